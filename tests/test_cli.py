@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from importlib.metadata import version
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,27 @@ from resync.settings import loader
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = str(ROOT / "paper_configs")
+
+
+def test_no_variable_of_the_shell_decides_what_is_drawn_or_trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Variables that libraries read in every process; those of a launcher are for its ranks alone (test_faults)."""
+    wrong = {"MPLBACKEND": "module://no.such", "MATPLOTLIBRC": str(tmp_path), "NVIDIA_TF32_OVERRIDE": "1"}
+    wrong |= {"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1", "GIT_DIR": str(tmp_path), "SOURCE_DATE_EPOCH": "0"}
+    draws = "import resync.render.style, os; print(resync.render.style.matplotlib.get_backend())"
+    code = f"from resync.cli import main; main(['list', '--configs', '/no'])\n{draws}\nprint(os.environ.get('GIT_DIR'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | wrong | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split() == ["agg", "None"], done.stderr
+    for name, value in wrong.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.stdout", TextIOWrapper(BytesIO(), "ascii"))
+    assert main([]) == 0
+    assert not any(os.environ.get(name) == value for name, value in wrong.items())
+    print("\N{GREEK SMALL LETTER ETA}")
 
 
 def test_each_mistake_is_one_line_and_the_exit_code_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -293,6 +293,30 @@ def test_the_light_environment_is_a_part_of_the_other():
     assert kept <= {*declared(light[:-1]), *declared(light[-1]["pip"])}
 
 
+def test_text_is_read_with_its_encoding_and_lines_end_where_lines_end():
+    """`str.splitlines` ends lines within texts, as at U+0085; without an encoding the locale decides."""
+    found = []
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and _reads_by_chance(node):
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}")
+    assert not found, "\n".join(found)
+
+
+def _reads_by_chance(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    of = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    given = {keyword.arg for keyword in call.keywords}
+    if name == "splitlines":
+        return of != "str(error)"  # the first line of a message
+    if name in ("read_text", "write_text"):
+        return bool(of) and of != "files" and "encoding" not in given
+    if name in ("open", "fdopen") and of not in ("os", "tarfile", "Image", "lzma", "gzip", "webbrowser"):
+        modes = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+        return not any("b" in mode for mode in modes) and "encoding" not in given
+    return bool(given & {"text", "universal_newlines"}) and name in ("run", "Popen") and "encoding" not in given
+
+
 def written_files() -> Iterator[Path]:
     """The files that people wrote: all but what tools and runs leave behind."""
     generated = {"wandb", "results", "figures", "dist", "shared", "__pycache__"}

@@ -16,6 +16,7 @@ from tempfile import TemporaryFile
 from typing import Literal
 
 from resync.data_sets.declaration import data_set
+from resync.files import lines_of
 from resync.paper import load_suite
 from resync.prepare.availability import availability
 from resync.prepare.folders import DATA_ROOT
@@ -155,13 +156,13 @@ def _slurm() -> Finding:
         return Finding("Slurm", "optional", "no sbatch in PATH", "needed for resync run --profile slurm only")
     ask = ["sinfo", "--noheader", "--format=%R"]
     try:
-        done = subprocess.run(ask, capture_output=True, text=True, check=False, timeout=_SLURM_SECONDS)
+        done = subprocess.run(ask, capture_output=True, encoding="utf-8", check=False, timeout=_SLURM_SECONDS)
     except subprocess.TimeoutExpired:
         return Finding("Slurm", "optional", f"sinfo gives no answer within {_SLURM_SECONDS} s")
     except OSError as error:
         return Finding("Slurm", "optional", f"sinfo: {error.strerror}")
     if done.returncode:
-        said = done.stderr.strip().splitlines()
+        said = lines_of(done.stderr.strip())
         reason = said[-1].removeprefix("sinfo: ") if said else f"exit code {done.returncode}"
         return Finding("Slurm", "optional", f"no cluster answers here ({reason})")
     partitions = f"partitions {', '.join(sorted(set(done.stdout.split())))}"

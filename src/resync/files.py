@@ -32,8 +32,10 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            raise OSError(error.errno, error.strerror, str(path)) from error  # a full disk names no file
         raise
     sync_folder(path.parent)
 
@@ -61,6 +63,29 @@ def remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """All files below a folder and in the folders that links lead to, also links to nothing, sorted within a folder.
+
+    A link to a folder that it is in is not followed. What is neither, such as a pipe, is left out.
+    """
+    return _files_below(folder, frozenset())
+
+
+def _files_below(folder: Path, above: frozenset[tuple[int, int]]) -> Iterator[Path]:
+    found = folder.stat()
+    here = found.st_dev, found.st_ino
+    if here in above:
+        return
+    with os.scandir(folder) as entries:
+        listed = sorted(entries, key=lambda entry: entry.name)
+    for entry in listed:
+        path = folder / entry.name
+        if entry.is_dir():
+            yield from _files_below(path, above | {here})
+        elif entry.is_file() or not path.exists():
+            yield path
 
 
 def clear_leftovers(directory: Path) -> None:
@@ -99,6 +124,20 @@ def read_bytes(path: Path) -> bytes:
     return content
 
 
+def text_of(content: bytes) -> str:
+    """UTF-8 without a byte order mark, which would belong to the first word. Raises UnicodeDecodeError."""
+    return content.decode("utf-8-sig")
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text, which end with LF or CR LF only.
+
+    `str.splitlines` also ends lines at characters that occur within texts, such as U+0085, U+2028 and form feeds.
+    """
+    lines = text.split("\n")
+    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
+
+
 def read_json(path: Path) -> Any:
     """The content of a JSON file; NaN and infinities are not JSON.
 
@@ -106,7 +145,7 @@ def read_json(path: Path) -> Any:
     """
     content = read_bytes(path)
     try:
-        found = json.loads(content.decode(), parse_constant=_refuse_constant)
+        found = json.loads(text_of(content), parse_constant=_refuse_constant)
         if b"\\ud" in content.lower():
             json.dumps(found, ensure_ascii=False).encode()  # a half of a pair, which no page could hold
         return found

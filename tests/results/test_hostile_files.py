@@ -326,9 +326,13 @@ def test_logs_and_column_maps(log, columns, message: str, tmp_path: Path, capsys
     assert {file.name for file in tmp_path.iterdir()} == {"log.csv", "map.yaml"}
 
 
-@pytest.mark.parametrize(
-    "content", [b"-oProxyCommand=x slots=1", b"a\x1b[2J slots=1", b"\xff slots=1", b"a slots=9\0", None]
-)
+WRONG_HOSTS = [
+    b"-oProxyCommand=x slots=1", b"a\x1b[2J slots=1", b"\xff slots=1", b"a slots=9\0", b"me@a slots=1",
+    b"[::1] slots=1", b"a/b slots=1", b"a\xc2\x85b slots=1", None,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", WRONG_HOSTS)
 def test_hostfiles(content: bytes | None, tmp_path: Path):
     file = tmp_path / "hosts"
     file.write_bytes(content) if content else os.mkfifo(file)

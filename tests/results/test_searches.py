@@ -151,7 +151,8 @@ def test_a_wrong_record_is_one_line_with_its_place(row: str, message: str, tmp_p
     shared = {"item": "a", "status": "verified", "source": "s", "tolerance": 0.1, "tolerance_reason": "r"}
     (tmp_path / "records.yaml").write_text(yaml.safe_dump(shared))
     (tmp_path / "records.csv").write_text(f"{','.join(records.COLUMNS)}\n{row}\n")
-    run = run_of(tmp_path, scale="paper").model_copy(update={"label": "Gossip, ring"})
+    run = run_of(tmp_path, scale="paper")
+    run._label = "Gossip, ring"
     collector = Collector(tmp_path)
     assert not records.read_records(tmp_path, Known({}, None, True, {("graphs", "gossip", "paper"): run}), collector)
     [line] = collector.lines

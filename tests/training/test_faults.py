@@ -485,7 +485,8 @@ def test_what_weights_and_biases_refuses_is_one_line_and_no_key_a_mistake(
 
 
 def test_a_launch_below_the_torchrun_of_another_program_has_processes_of_its_own(folder, monkeypatch):
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "another")
+    for name, value in {"TORCHELASTIC_RUN_ID": "another", "RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
     assert finish(folder) == 0, (folder / "launch.log").read_text()
 
 

@@ -1,9 +1,11 @@
 """From the original images in every layout to the file that training reads, and what is refused on the way."""
 
+import hashlib
 import json
 import os
 import re
 import shutil
+import struct
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -18,15 +20,19 @@ from images import CLASSES, declare, images, write_archive, write_cifar10, write
 from launched import code_of, forked, in_clone
 from machine import until
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from resync import data, prepare
 from resync.cli import main
 from resync.data import prepared
 from resync.data_sets.declaration import DataSet, data_set, prepared_names
 from resync.data_sets.preparation import ClassCounts
+from resync.errors import UserError
 from resync.prepare import convert
 from resync.prepare.folders import prepared_file
+from resync.prepare.listing import scan
 from resync.prepare.prepared_file import Images, Prepared, counts, write
+from resync.prepare.sources import find
 
 BATCHES = {"folder": "cifar-10-batches-py", "torchvision": "CIFAR10", "variant": "official"}
 FILES = {"folder": "copy", "variant": "copy-q75"}
@@ -159,6 +165,93 @@ def test_validation_images_whose_classes_are_in_a_table(tmp_path: Path):
 ONE = "train/ant/0000.png"
 
 
+def long_text() -> PngInfo:
+    """A text of a PNG that unpacks to more than Pillow takes."""
+    text = PngInfo()
+    text.add_text("note", "x" * (2 << 20), zip=True)
+    return text
+
+
+@pytest.mark.parametrize("raised", [ValueError("a"), struct.error("b"), IndexError("c"), RuntimeError("")])
+def test_whatever_pillow_raises_names_the_file(
+    raised: Exception, tiny: tuple[DataSet, Path], monkeypatch: pytest.MonkeyPatch
+):
+    """In memory, in the list of files, and when a listed file is read."""
+    of, root = tiny
+    original, [listed, _] = find(of, root), scan(find(of, root)).values()
+    monkeypatch.setattr(Image, "open", mock.Mock(side_effect=raised))
+    reason = str(raised) or type(raised).__name__
+    for read in (original.read, lambda: scan(original), lambda: listed.pixels(0)):
+        with pytest.raises(UserError, match=rf"{ONE}: not an image, or a damaged one \({reason}\)$"):
+            read()
+    monkeypatch.setattr(Image, "open", mock.Mock(side_effect=MemoryError))
+    with pytest.raises(MemoryError):  # of the machine, not of the file
+        original.read()
+
+
+def test_links_to_folders_are_followed_alike(tiny: tuple[DataSet, Path]):
+    """For sets in memory and on disk, and in the digest of the originals; a link to a parent ends."""
+    of, root = tiny
+    plain = find(of, root).sha256()
+    (root / "copy/train").rename(root / "elsewhere")
+    (root / "copy/train").symlink_to(root / "elsewhere")
+    (root / "elsewhere/ant").rename(root / "ants")
+    (root / "elsewhere/ant").symlink_to("../ants")
+    (root / "copy/parent").symlink_to(root / "copy")
+    os.mkfifo(root / "copy/pipe")
+    original = find(of, root)
+    assert equal(original.read(), images())
+    assert original.sha256() == plain
+    assert [len(files.paths) for files in scan(original).values()] == [6, 3]
+
+
+@pytest.mark.parametrize("layout", ["folder", "archive", "torchvision"])
+def test_originals_are_compared_with_the_declared_digest(layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """That of the pixels is the same for all layouts, whatever the order of the images."""
+    root, original = tmp_path / "root", images()
+    digests = sorted(
+        hashlib.sha256(f"{split} {label} ".encode() + image.tobytes()).digest()
+        for split in ("train", "val")
+        for label, image in zip(original[f"{split}_labels"], original[f"{split}_images"], strict=True)
+    )
+    right = hashlib.sha256(b"".join(digests)).hexdigest()
+    for declared in ("0" * 64, right):
+        of = declare(tmp_path / declared[:8], [source | {"pixels_sha256": declared} for source in (BATCHES, FILES)])
+        if layout == "torchvision":
+            write_cifar10(root / "cifar-10-batches-py", original, monkeypatch)
+        else:
+            {"folder": write_files, "archive": write_archive}[layout](root / "copy", original)
+        if declared == right:
+            prepare.prepare(of, root)
+        else:
+            with pytest.raises(UserError, match=f"SHA-256 of the pixels: found {right}, allowed: 0000"):
+                prepare.prepare(of, root)
+            shutil.rmtree(root)
+
+
+def test_files_are_compared_with_the_declared_digest(tmp_path: Path):
+    of, root = declare(tmp_path, [FILES | {"files_sha256": "0" * 64}]), tmp_path / "root"
+    write_files(root / "copy", images())
+    for read in (find(of, root).read, lambda: scan(find(of, root))):
+        with pytest.raises(UserError, match=r"SHA-256 of the files: found \w{64}, allowed: 0{64}, that of copy-q75$"):
+            read()
+
+
+@pytest.mark.parametrize("name", ["mnist", "mnist_14"])
+def test_black_images_are_not_mnist(name: str, tmp_path: Path):
+    """With the right labels they have the right numbers of images and classes."""
+    of, raw = data_set(name), tmp_path / "MNIST/raw"
+    black = {}
+    for split in ("train", "val"):
+        black[f"{split}_labels"] = np.repeat(
+            np.arange(10, dtype=np.uint8), getattr(of.preparation, f"{split}_per_class")
+        )
+        black[f"{split}_images"] = np.zeros((len(black[f"{split}_labels"]), 1, 28, 28), dtype=np.uint8)
+    write_mnist(raw, black)
+    with pytest.raises(UserError, match=rf"^data {name}: \S+/raw: SHA-256 of the pixels: found .*, that of mnist$"):
+        prepare.prepare(of, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -169,8 +262,16 @@ ONE = "train/ant/0000.png"
         ),
         (lambda copy: shutil.rmtree(copy / "train/bee"), "copy: found validation images of bee, which has no .*"),
         (lambda copy: (copy / "train/cat/0005.png").unlink(), "copy: train images: found 5, allowed: 6"),
-        (lambda copy: (copy / ONE).write_text("not one"), f"copy: {ONE}: not an image, or a damaged one"),
-        (lambda copy: os.truncate(copy / ONE, 2000), f"copy: {ONE}: not an image, or a damaged one"),
+        (lambda copy: (copy / ONE).write_text("not one"), f"copy: {ONE}: not an image, or a damaged one .*"),
+        (lambda copy: os.truncate(copy / ONE, 2000), f"copy: {ONE}: not an image, or a damaged one .*"),
+        (
+            lambda copy: Image.open(copy / ONE).save(copy / ONE, pnginfo=long_text()),
+            rf"copy: {ONE}: not an image, or a damaged one \(Decompressed [Dd]ata [Tt]oo [Ll]arge.*\)",
+        ),
+        (
+            lambda copy: (copy / "train/ant/a.png").symlink_to("no"),
+            r"copy: train/ant/a.png: cannot be read \(No such .*",
+        ),
         (lambda copy: Image.new("RGBA", (8, 9)).save(copy / ONE), f"copy: {ONE}: found 8x9 RGBA, allowed: 32x32 .*"),
     ],
 )

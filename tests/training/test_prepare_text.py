@@ -1,6 +1,7 @@
 """Parallel text from raw files: what is read, cleaned and refused."""
 
 import gzip
+import hashlib
 import json
 import tarfile
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from resync import data, prepare
 from resync.data.sentences import FILE
 from resync.data_sets.declaration import data_set
 from resync.prepare.folders import prepared_file
+from resync.prepare.raw_text import RawText
 
 COUNTS = {"train": 120, "val": 10, "test": 10}
 PAIRS = [tuple(line.split("\t")) for line in FILE.read_text(encoding="utf-8").splitlines()]
@@ -29,8 +31,9 @@ def declare(folder: Path, **changes):
         "facts": facts | {f"{split}_samples": count for split, count in COUNTS.items()} | changes.pop("facts", {}),
         "prepare_text": {"folder": "raw", "variant": "tiny-text", **files} | changes,
     }
-    (folder / "package/data").mkdir(parents=True)
+    (folder / "package/data").mkdir(parents=True, exist_ok=True)
     (folder / "package/data/tiny.yaml").write_text(yaml.safe_dump(declaration))
+    data_set.cache_clear()
     return data_set("tiny", folder / "package")
 
 
@@ -138,6 +141,23 @@ def test_wrong_text_is_one_line_and_nothing_is_written(damage: Callable[[Path], 
     with pytest.raises(ValueError, match=rf"^data tiny: {message}$"):
         prepare.prepare(of, root)
     assert not (root / "prepared").exists()
+
+
+def test_a_byte_order_mark_belongs_to_no_sentence(tmp_path: Path):
+    """And the declared digest is that of the sentences, whatever the form of the files."""
+    root = tmp_path / "root"
+    raw = write_raw(root)
+    plain = RawText(declare(tmp_path), root).lines()
+    digest = hashlib.sha256()
+    for side in (side for split in ("train", "val", "test") for side in plain[split]):
+        digest.update("".join(f"{line}\n" for line in side).encode())
+    for file in raw.iterdir():
+        file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n"))
+    assert RawText(declare(tmp_path, sha256=digest.hexdigest()), root).lines() == plain
+    with pytest.raises(
+        ValueError, match=r"raw: SHA-256 of the sentences: found \w{64}, allowed: 0{64}, that declared$"
+    ):
+        RawText(declare(tmp_path, sha256="0" * 64), root).lines()
 
 
 def test_a_damaged_archive_is_one_line(tmp_path: Path):

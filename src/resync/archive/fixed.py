@@ -46,7 +46,7 @@ def fixed(file: Path) -> Fixed:
 def _git(file: Path, *arguments: str) -> str:
     try:
         return subprocess.run(
-            ["git", "-C", str(file.parent), *arguments], capture_output=True, text=True, check=True
+            ["git", "-C", str(file.parent), *arguments], capture_output=True, encoding="utf-8", check=True
         ).stdout
     except (OSError, subprocess.CalledProcessError) as error:
         raise UserError(f"{file}: no history: {error}") from None

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from resync.files import lines_of
+
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _NAMES = re.compile(r'(?<=\bid=")[^"]+|(?<=url\(#)[^)]+|(?<=href="#)[^"]+')
 _TOLERANCE = 1e-6
@@ -32,7 +34,7 @@ def difference(committed: Path, drawn: Path) -> str:
 
 
 def _of_texts(committed: str, drawn: str, absolute: float = 0.0) -> str:
-    old, new = committed.splitlines(), drawn.splitlines()
+    old, new = lines_of(committed), lines_of(drawn)
     for number, (first, second) in enumerate(zip(old, new, strict=False), 1):
         if first != second and not _same_but_rounding(first, second, absolute):
             pairs = enumerate(zip(first, second, strict=False))

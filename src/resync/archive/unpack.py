@@ -89,6 +89,8 @@ def _extract(file: Path, into: Path) -> None:
     try:
         with tarfile.open(fileobj=BytesIO(_content(file)), mode="r:") as tar:
             members = tar.getmembers()
+            if not members:
+                raise ResultsError("found no run")
             _require_files_of_runs(members)
             # Not the times of an archive, which has none: Snakemake compares those of files.
             written = [member.replace(mtime=time.time(), mode=0o644) for member in members]

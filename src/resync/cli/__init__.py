@@ -21,6 +21,7 @@ from resync.cli import (  # noqa: F401 - the verbs
     training,
 )
 from resync.cli.declare import COMPLETED, GROUPS, VERBS
+from resync.processes import surroundings
 from resync.processes.exit_code import exit_code
 from resync.settings.errors import not_among, suggestion
 
@@ -41,6 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     0 on success; 1 for a failed check or process; 2 for a user error; 75 (EX_TEMPFAIL) for a run that was asked to
     stop and continues when it is started again, 130 if Ctrl-C asked for it.
     """
+    surroundings.leave()
     given = sys.argv[1:] if arguments is None else arguments
     if "_ARGCOMPLETE" in os.environ:
         import argcomplete

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from resync.data.text import ParallelText
 from resync.data_sets.declaration import data_set
+from resync.files import lines_of
 from resync.prepare.text import Lines, ParallelCorpus, encode
 
 FILE = Path(__file__).with_suffix(".tsv")
@@ -19,7 +20,7 @@ def build(max_tokens: int) -> ParallelText:
 @cache
 def _corpus() -> ParallelCorpus:
     of = data_set("sentences")
-    pairs = [line.split("\t") for line in FILE.read_text(encoding="utf-8").splitlines()]
+    pairs = [line.split("\t") for line in lines_of(FILE.read_text(encoding="utf-8"))]
     lines: dict[str, Lines] = {}
     for split in ("train", "val", "test"):
         chosen, pairs = pairs[: of.facts[f"{split}_samples"]], pairs[of.facts[f"{split}_samples"] :]

@@ -21,6 +21,14 @@ class Source(Settings):
 
     folder: Text = Field(description="folder below the data root")
     variant: Text = Field(description="name of these images; a different one if they differ, such as a lossy copy")
+    pixels_sha256: str | None = Field(
+        default=None, pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the pixels of all images; null: unknown"
+    )
+    files_sha256: str | None = Field(
+        default=None,
+        pattern=r"^[0-9a-f]{64}$",
+        description="SHA-256 of the files of all images, for JPEG, whose pixels depend on the decoder; null: unknown",
+    )
     torchvision: Text | None = Field(
         default=None, description="class of torchvision.datasets whose files the folder holds; null: image files"
     )
@@ -89,6 +97,11 @@ class TextPreparation(Settings):
 
     folder: Text = Field(description="folder below the data root")
     variant: Text = Field(description="name of this text in results")
+    sha256: str | None = Field(
+        default=None,
+        pattern=r"^[0-9a-f]{64}$",
+        description="SHA-256 of all sentences as they are read, split after split, source before target; null: unknown",
+    )
     train: Items[TextFiles] = Field(min_length=1, description="training pairs, from which the vocabulary is learned")
     val: Items[TextFiles] = Field(min_length=1, description="pairs on which the loss is measured")
     test: Items[TextFiles] = Field(min_length=1, description="pairs on which BLEU is measured")

@@ -56,7 +56,7 @@ def read_bytes(file: Path) -> bytes:
 def read_text(file: Path) -> str:
     """The text of a log file, with line feeds as line ends. Raises LogError."""
     try:
-        return read_bytes(file).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        return files.text_of(read_bytes(file)).replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
         raise LogError(f"{file}: not text, allowed: CSV in UTF-8") from None
 

@@ -11,6 +11,7 @@ from resync.launch.request import Place, Request
 from resync.processes.exit_code import MISTAKE
 from resync.processes.lock import locked
 from resync.processes.signals import INTERRUPTED
+from resync.processes.surroundings import OF_A_LAUNCHER
 from resync.results import state
 from resync.results.summary import has_results, refuse_other_results
 from resync.run import Run
@@ -39,7 +40,7 @@ def launch(request: Request, on_node: bool) -> int:
     # One thread per process unless the run says otherwise: the parallelism is over workers.
     os.environ["OMP_NUM_THREADS"] = str(run.threads)
     # Below another program's torchrun, the processes would take its variables for those of a launcher of theirs.
-    for name in [name for name in os.environ if name.startswith("TORCHELASTIC_")]:
+    for name in [name for name in os.environ if name.startswith("TORCHELASTIC_") or name in OF_A_LAUNCHER]:
         del os.environ[name]
     if on_node:
         return machine.run(run, request, slurm.place())

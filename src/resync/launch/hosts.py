@@ -13,6 +13,7 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -23,7 +24,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from resync.errors import UserError
-from resync.files import read_bytes
+from resync.files import lines_of, read_bytes, text_of
 from resync.launch import machine
 from resync.launch.request import PORTS, Place, Request
 from resync.launch.stopping import passing_on, stop_code
@@ -49,15 +50,18 @@ def read(hostfile: Path) -> dict[str, int]:
     """
     slots: dict[str, int] = {}
     try:
-        text = read_bytes(hostfile).decode()
+        text = text_of(read_bytes(hostfile))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{hostfile}: {error}") from None
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(lines_of(text), start=1):
         if not (entry_text := line.partition("#")[0].strip()):
             continue
         entry = re.fullmatch(r"([^\s=-][^\s=]*)\s+slots=([1-9][0-9]*)", entry_text)
         if entry is None or not entry_text.isprintable():
             raise UserError(f"{hostfile}:{number}: found {entry_text!r}, allowed: HOST slots=NUMBER")
+        if found := re.search(r"[@/\[\]]", entry[1]):
+            allowed = "a name or address alone; ~/.ssh/config has users and ports"
+            raise UserError(f"{hostfile}:{number}: found {found[0]!r} in {entry[1]}, allowed: {allowed}")
         if entry[1] in slots:
             raise UserError(f"{hostfile}:{number}: found {entry[1]} again, allowed: one line for each host")
         slots[entry[1]] = int(entry[2])
@@ -82,6 +86,11 @@ def choose(run: Run, request: Request) -> tuple[str, ...]:
         if slots[host] < share:
             found = f"found slots={slots[host]} of host {host}"
             raise UserError(f"{request.hostfile}: {found}, allowed: at least {share}, its share of the processes")
+    try:
+        socket.getaddrinfo(hosts[0], None)
+    except OSError as error:
+        allowed = "one at which the others can reach it, no name that only ssh knows"
+        raise UserError(f"{request.hostfile}: host {hosts[0]}: {error.strerror}, allowed: {allowed}") from None
     program = next(iter(shlex.split(request.remote_shell)), "")
     if shutil.which(program) is None:
         raise UserError(f"remote shell {program} is not installed; allowed: ssh or a program like it")
@@ -115,7 +124,7 @@ def _start(request: Request, place: Place) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*shlex.split(request.remote_shell), place.hosts[place.index], there],
         stdin=subprocess.PIPE,
-        text=True,
+        encoding="utf-8",
         start_new_session=True,  # Ctrl-C is passed on through the input
         preexec_fn=lambda: end_with_parent(signal.SIGTERM),
     )

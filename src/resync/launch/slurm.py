@@ -76,7 +76,7 @@ def _environment() -> dict[str, str]:
 
 def _ask(*command: str) -> str:
     """What Slurm answers. Raises ConnectionError with its own message, since another attempt may succeed."""
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = subprocess.run(command, check=False, capture_output=True, encoding="utf-8")
     if done.returncode:
         raise ConnectionError(f"{' '.join(command)}: {done.stderr.strip() or f'exit code {done.returncode}'}")
     return done.stdout

@@ -44,7 +44,7 @@ def signal_children(number: signal.Signals, of: int | None = None) -> bool:
     """
     of = of or os.getpid()
     with suppress(FileNotFoundError, ProcessLookupError):
-        children = Path(f"/proc/{of}/task/{of}/children").read_text().split()
+        children = Path(f"/proc/{of}/task/{of}/children").read_text(encoding="utf-8").split()
         for child in children:
             with suppress(ProcessLookupError):
                 os.kill(int(child), number)

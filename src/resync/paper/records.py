@@ -45,7 +45,7 @@ def read_records(folder: Path, known: Known, collector: Collector) -> tuple[Publ
     if shared is None or not known.sound:
         return ()
     series = {key_of(run): run for run in known.runs.values() if run.scale == "paper" and run.search}
-    with (folder / f"{NAME}.csv").open(newline="", encoding="utf-8") as lines:
+    with (folder / f"{NAME}.csv").open(newline="", encoding="utf-8-sig") as lines:
         rows = list(csv.DictReader(lines))
     values: list[PublishedValue] = []
     for number, row in enumerate(rows, 2):
@@ -59,7 +59,7 @@ def read_records(folder: Path, known: Known, collector: Collector) -> tuple[Publ
             if run is None or not run.search or int(row["num_workers"]) not in run.search.workers:
                 collector.lines.append(f"{place}: no run at paper scale searches this")
                 continue
-            values += _values(run, row, shared)
+            values += [*_values(run, row, shared)]
         except ValueError as error:
             collector.lines.append(f"{place}: {error}")
     return tuple(values)
@@ -79,7 +79,7 @@ def _values(run: Run, row: Mapping[str, str], shared: RecordsFile) -> Iterator[P
             at_workers=workers,
             value=value,
             unit=METRICS[metric].unit,
-            tolerance=shared.tolerance * value,
+            tolerance=shared.tolerance * abs(value),
             tolerance_reason=shared.tolerance_reason,
             status=shared.status,
             source=shared.source,

@@ -59,7 +59,7 @@ def shapes(runs: Iterable[Run]) -> dict[str, list[Run]]:
 def failures(folder: Path) -> int:
     """How often the rehearsal in a folder has failed."""
     file = folder / FAILURES
-    return int(file.read_text()) if file.exists() else 0
+    return int(file.read_text(encoding="utf-8")) if file.exists() else 0
 
 
 @dataclass(frozen=True)

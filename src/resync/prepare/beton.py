@@ -255,8 +255,8 @@ class _Source:
         number = self.taken.value = self.indices[index]
         try:
             return self.images.pixels(number), int(self.images.labels[number])
-        except ValueError as error:
-            self.errors.put(str(error))
+        except Exception as error:  # this process, one of FFCV's, would end without a word
+            self.errors.put(str(error) or type(error).__name__)
             raise
 
 

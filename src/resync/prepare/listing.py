@@ -1,7 +1,7 @@
 """The list of a data set's image files, for images that stay in place and are decoded during training."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from io import BytesIO
@@ -14,9 +14,10 @@ from PIL import Image
 
 from resync.data_sets.declaration import DataSet
 from resync.errors import UserError
+from resync.files import files_below
 from resync.prepare.prepared_file import Pixels, read
 from resync.prepare.properties import Property, require_all, split_properties
-from resync.prepare.sources import DAMAGED, Original, places
+from resync.prepare.sources import Original, decoding, places
 
 FIELDS = "paths", "labels", "bytes", "heights", "widths"
 
@@ -40,11 +41,8 @@ class ImageFiles:
         file = self.file(index)
         content = file.read_bytes()
         self.require_length(index, len(content))
-        try:
-            with Image.open(BytesIO(content)) as image:
-                return np.array(image.convert("RGB"))
-        except DAMAGED as error:
-            raise UserError(f"{file}: not an image, or a damaged one ({error})") from error
+        with decoding(str(file)), Image.open(BytesIO(content)) as image:
+            return np.array(image.convert("RGB"))
 
     def file(self, index: int) -> Path:
         return self.folder / os.fsdecode(self.paths[index])
@@ -64,8 +62,10 @@ def scan(original: Original) -> Listing:
     if not original.path.is_dir():
         folder = original.root / original.source.folder
         raise original.error(f"an archive, allowed: a folder; unpack it to get {folder}/train (docs/data.md)")
-    paths = (path.relative_to(original.path).as_posix() for path in _files(original.path))
-    listing = {split: _describe(original, split, *found) for split, found in places(original, paths).items()}
+    paths = (path.relative_to(original.path).as_posix() for path in files_below(original.path))
+    found = places(original, paths)
+    original.require_files(found, lambda path: (original.path / path).read_bytes())
+    listing = {split: _describe(original, split, *files) for split, files in found.items()}
     require_all(split_properties(original.of, listing), original.error)
     return listing
 
@@ -115,20 +115,13 @@ def _count_changed(files: ImageFiles) -> int:
     return int((found != files.bytes).sum())
 
 
-def _files(folder: Path) -> Iterable[Path]:
-    return (Path(parent, name) for parent, _, names in os.walk(folder, followlinks=True) for name in names)
-
-
 def _describe(original: Original, split: str, paths: Sequence[str], labels: Sequence[int]) -> ImageFiles:
     from tqdm import tqdm
 
     def describe(path: str) -> tuple[int, int, int]:
         file = original.path / path
-        try:
-            with Image.open(file) as image:
-                return file.stat().st_size, image.height, image.width
-        except DAMAGED as error:
-            raise original.error(f"{path}: not an image, or a damaged one") from error
+        with decoding(path, original.error), Image.open(file) as image:
+            return file.stat().st_size, image.height, image.width
 
     with ThreadPoolExecutor() as pool:
         found = pool.map(describe, paths)

@@ -1,6 +1,8 @@
 """The original files of a parallel corpus: lines of plain text, compressed or in archives, and the SGML of WMT."""
 
 import gzip
+import hashlib
+import lzma
 import re
 import tarfile
 import zlib
@@ -10,6 +12,7 @@ from pathlib import Path
 from resync.data_sets.declaration import DataSet
 from resync.data_sets.preparation import TextFiles
 from resync.errors import UserError
+from resync.files import text_of
 from resync.prepare.prepared_file import file_sha256, sums_sha256
 from resync.prepare.text import SPLITS, Lines, normalise
 
@@ -35,7 +38,14 @@ class RawText:
 
     def lines(self) -> dict[str, Lines]:
         may_be_empty = {"train": self.text.max_ratio is not None}
-        return {split: self._split(getattr(self.text, split), may_be_empty.get(split, False)) for split in SPLITS}
+        lines = {split: self._split(getattr(self.text, split), may_be_empty.get(split, False)) for split in SPLITS}
+        if self.text.sha256:
+            digest = hashlib.sha256()
+            for side in (side for split in SPLITS for side in lines[split]):
+                digest.update("".join(f"{line}\n" for line in side).encode())
+            if (found := digest.hexdigest()) != self.text.sha256:
+                raise self.error(f"SHA-256 of the sentences: found {found}, allowed: {self.text.sha256}, that declared")
+        return lines
 
     def sha256(self) -> str:
         """SHA-256 of the output of `sha256sum` for the files that were read, in the order of their names."""
@@ -59,7 +69,7 @@ class RawText:
     def _sentences(self, name: str) -> list[str]:
         content = self._content(name)
         try:
-            text = content.decode("utf-8")
+            text = text_of(content)
         except UnicodeDecodeError as error:
             number = content.count(b"\n", 0, error.start) + 1
             raise self.error(f"line {number} is not UTF-8", self.folder / name) from error
@@ -81,7 +91,7 @@ class RawText:
             if file != path or file.name.endswith(ARCHIVES):
                 return self._member(file, path.relative_to(file).as_posix())
             return gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-        except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+        except (OSError, EOFError, zlib.error, lzma.LZMAError, KeyError, tarfile.TarError) as error:
             raise self.error(f"damaged or incomplete ({error})", file) from error
 
     def _member(self, archive: Path, name: str) -> bytes:

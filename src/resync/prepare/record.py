@@ -7,6 +7,7 @@ from typing import Any
 
 from resync.data_sets.declaration import DataSet
 from resync.errors import UserError
+from resync.files import text_of
 from resync.settings.errors import show
 
 _NAMES = {str: "text", int: "a whole number", dict: "a mapping"}
@@ -15,7 +16,7 @@ _NAMES = {str: "text", int: "a whole number", dict: "a mapping"}
 def read_record(of: DataSet, file: Path, wanted: Mapping[str, type]) -> dict[str, Any]:
     """The record in `file`. Raises ValueError if it has not these keys, with values of these types."""
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
+        record = json.loads(text_of(file.read_bytes()))
     except (ValueError, RecursionError) as error:
         raise damaged(of, file, f"not JSON: {error}") from error
     if not isinstance(record, dict):

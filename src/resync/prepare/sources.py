@@ -1,12 +1,16 @@
 """Original images in common layouts: torchvision's folders, folders of image files, and archives of these."""
 
 import csv
+import hashlib
+import lzma
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -14,13 +18,15 @@ from PIL import Image
 from resync.data_sets.declaration import DataSet
 from resync.data_sets.preparation import ImageRows, Source
 from resync.errors import UserError
+from resync.files import files_below, lines_of, text_of
 from resync.prepare.prepared_file import Images, Pixels, file_sha256, sums_sha256
-
-DAMAGED = OSError, SyntaxError, Image.DecompressionBombError
-"""What Pillow raises for a file that is not an image, is damaged, or is far too large."""
 
 SPLITS = {"train": "train", "test": "val", "val": "val"}
 """The split of each folder of image files."""
+
+
+Places = dict[str, tuple[list[str], list[int]]]
+"""The paths of the image files of each split, and their classes."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +48,42 @@ class Original:
     def read(self) -> Images:
         """All images: files in the order of classes and paths, torchvision's in its own order."""
         if self.source.sheets:
-            return _from_sheets(self, self.source.sheets)
-        return _from_torchvision(self) if self.source.torchvision else _from_files(self)
+            images = _from_sheets(self, self.source.sheets)
+        else:
+            images = _from_torchvision(self) if self.source.torchvision else _from_files(self)
+        if self.source.pixels_sha256:
+            parts = ((split, images[f"{split}_labels"], images[f"{split}_images"]) for split in ("train", "val"))
+            self._require_sha256("pixels", self.source.pixels_sha256, parts)
+        return images
+
+    def require_files(self, found: Places, read: Callable[[str], bytes]) -> None:
+        """Raise ValueError unless the image files have the declared SHA-256, if one is declared."""
+        if self.source.files_sha256:
+            parts = ((split, labels, map(read, paths)) for split, (paths, labels) in found.items())
+            self._require_sha256("files", self.source.files_sha256, parts)
+
+    def _require_sha256(
+        self, of_what: str, declared: str, parts: Iterable[tuple[str, Iterable[int], Iterable[Any]]]
+    ) -> None:
+        """Raise ValueError unless the images have the declared SHA-256.
+
+        It is that of the sorted digests of all images, each with its split and class, so that their order has none.
+        """
+        digests = sorted(
+            hashlib.sha256(f"{split} {label} ".encode() + bytes(content)).digest()
+            for split, labels, contents in parts
+            for label, content in zip(labels, contents, strict=True)
+        )
+        if (found := hashlib.sha256(b"".join(digests)).hexdigest()) != declared:
+            raise self.error(
+                f"SHA-256 of the {of_what}: found {found}, allowed: {declared}, that of {self.source.variant}"
+            )
 
     def sha256(self) -> str:
         """SHA-256 of the archive; for a folder, of the output of `sha256sum` for its files in the order of names."""
         if self.path.is_file():
             return file_sha256(self.path)
-        files = sorted(path for path in self.path.rglob("*") if path.is_file())
+        files = sorted(files_below(self.path))
         return sums_sha256((file_sha256(path), path.relative_to(self.path).as_posix()) for path in files)
 
     def error(self, found: str) -> UserError:
@@ -103,7 +137,7 @@ def _from_torchvision(original: Original) -> Images:
 
 def _from_sheets(original: Original, sheets: ImageRows) -> Images:
     try:
-        with (original.path / sheets.labels).open(newline="", encoding="utf-8") as file:
+        with (original.path / sheets.labels).open(newline="", encoding="utf-8-sig") as file:
             rows = csv.DictReader(file, delimiter="\t")
             labels = {(int(row["batch"]), int(row["row"])): int(row["label"]) for row in rows}
     except (OSError, KeyError, TypeError, ValueError) as error:
@@ -132,13 +166,15 @@ def _from_files(original: Original) -> Images:
     """Read train/<class>/... and test/<class>/...; with a table of validation labels, val/... in any layout."""
     contents = dict(_files(original))
     arrays: Images = {}
-    for split, (paths, labels) in places(original, contents).items():
+    found = places(original, contents)
+    original.require_files(found, contents.__getitem__)
+    for split, (paths, labels) in found.items():
         arrays[f"{split}_images"] = _decode_all(original, split, [(path, contents[path]) for path in paths])
         arrays[f"{split}_labels"] = np.array(labels, dtype=np.uint8)
     return arrays
 
 
-def places(original: Original, paths: Iterable[str]) -> dict[str, tuple[list[str], list[int]]]:
+def places(original: Original, paths: Iterable[str]) -> Places:
     """The image files of each split and their classes, in the order of classes and paths.
 
     Classes are numbered in the order of their names. Raises ValueError if they do not match the declaration.
@@ -169,7 +205,7 @@ def _val_labels(original: Original) -> dict[str, str]:
     if not table.is_file():
         return {}
     try:
-        return dict(line.split("\t")[:2] for line in table.read_text().splitlines())
+        return dict(line.split("\t")[:2] for line in lines_of(text_of(table.read_bytes())))
     except (OSError, ValueError) as error:
         raise original.error(f"needs file name and class of every validation image in {table} ({error})") from error
 
@@ -190,9 +226,11 @@ def _split_and_class(original: Original, path: PurePosixPath, table: dict[str, s
 
 def _files(original: Original) -> Iterator[tuple[str, bytes]]:
     if original.path.is_dir():
-        for path in original.path.rglob("*"):
-            if path.is_file():
+        for path in files_below(original.path):
+            try:
                 yield path.relative_to(original.path).as_posix(), path.read_bytes()
+            except OSError as error:
+                raise original.error(f"{path.relative_to(original.path)}: cannot be read ({error.strerror})") from error
         return
     try:
         with tarfile.open(original.path) as archive:
@@ -200,7 +238,7 @@ def _files(original: Original) -> Iterator[tuple[str, bytes]]:
                 file = archive.extractfile(member)
                 if file:
                     yield member.name, file.read()
-    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, KeyError, OSError) as error:
         raise original.error(f"the archive is damaged or incomplete ({error})") from error
 
 
@@ -223,11 +261,23 @@ def _pixels(original: Original, path: str, content: bytes, size: tuple[int, int 
     """
     modes = ("RGB", "L") if original.shape[0] == 3 else ("L",)
     width, height = size
+    with decoding(path, original.error), Image.open(BytesIO(content)) as image:
+        if image.mode not in modes or image.size != (width, height or image.height):
+            found = f"{image.width}x{image.height} {image.mode}"
+            raise original.error(f"{path}: found {found}, allowed: {width}x{height or 'N'} {' or '.join(modes)}")
+        return np.asarray(image.convert(modes[0]))
+
+
+@contextmanager
+def decoding(place: str, error: Callable[[str], UserError] = UserError) -> Iterator[None]:
+    """Within the block, whatever Pillow raises becomes an `error` that names the `place` of the picture.
+
+    Pillow's decoders have no exceptions in common: OSError, SyntaxError, ValueError, struct.error and others occur.
+    """
     try:
-        with Image.open(BytesIO(content)) as image:
-            if image.mode not in modes or image.size != (width, height or image.height):
-                found = f"{image.width}x{image.height} {image.mode}"
-                raise original.error(f"{path}: found {found}, allowed: {width}x{height or 'N'} {' or '.join(modes)}")
-            return np.asarray(image.convert(modes[0]))
-    except DAMAGED as error:
-        raise original.error(f"{path}: not an image, or a damaged one") from error
+        yield
+    except (UserError, MemoryError):
+        raise
+    except Exception as reason:
+        said = str(reason) or type(reason).__name__
+        raise error(f"{place}: not an image, or a damaged one ({said})") from reason

@@ -45,7 +45,7 @@ def locked(directory: Path) -> Iterator[None]:
         return
     directory.mkdir(parents=True, exist_ok=True)
     # Never deleted: after a deletion, two jobs could lock two different files.
-    with (directory / NAME).open("a+") as file:
+    with (directory / NAME).open("a+", encoding="utf-8") as file:
         _wait_for(file, "the job that trains this run")
         file.truncate(0)
         file.write(json.dumps(_this_job()) + "\n")
@@ -107,7 +107,7 @@ def _acquired(path: Path, other: str) -> IO[str] | None:
     """The file with its lock; None if its former holder has deleted it, after which somebody may hold another one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileNotFoundError):
-        file = path.open("a+")
+        file = path.open("a+", encoding="utf-8")
         _wait_for(file, other)
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):

@@ -76,7 +76,7 @@ def serve(verb: Callable[[list[str]], int], *modules: str) -> NoReturn:
     while 0 not in select.select([listener.fileno(), 0], [], [])[0]:
         connection, _ = listener.accept()
         for file in folder.glob("*.imported"):
-            for name in file.read_text().split():
+            for name in file.read_text(encoding="utf-8").split():
                 with suppress(Exception):  # a job that needs it fails in the same way, and says why
                     import_module(name)
             file.unlink()
@@ -115,7 +115,7 @@ def _work(connection: socket.socket, verb: Callable[[list[str]], int], folder: P
     finally:
         if imported := [name for name in sys.modules if name not in before]:
             with suppress(OSError):
-                (folder / f"{os.getpid()}.imported").write_text("\n".join(imported))
+                (folder / f"{os.getpid()}.imported").write_text("\n".join(imported), encoding="utf-8")
         with suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()

@@ -34,7 +34,7 @@ def hold(folder: Path) -> None:
     if path in _held and _held[path][0] == os.getpid():
         return
     state.mkdir(exist_ok=True)
-    file = path.open("a+")
+    file = path.open("a+", encoding="utf-8")
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):

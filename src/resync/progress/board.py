@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from resync.files import lines_of
 from resync.results.status import Progress, duration, progress
 from resync.run import Run
 from resync.settings.errors import ConfigError
@@ -155,6 +156,6 @@ def _tail(log: Path | None) -> list[str]:
     try:
         with open(log or "", "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            return file.read().decode("utf-8", "replace").splitlines()
+            return lines_of(file.read().decode("utf-8", "replace"))
     except OSError:
         return []

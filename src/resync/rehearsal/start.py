@@ -31,7 +31,7 @@ def rehearse(runs: Sequence[Run], folder: Path) -> int:
     out = folder / shape_id(run)
     short, held = cut(run)
     config = out / _CONFIG
-    if not config.exists() or config.read_text() != short.to_yaml():
+    if not config.exists() or config.read_text(encoding="utf-8") != short.to_yaml():
         if out.exists():
             delete_folder(out)
         out.mkdir(parents=True)

@@ -8,6 +8,7 @@ from typing import Any
 from PIL import Image
 
 from resync.audit.rows import CLAIMS
+from resync.files import lines_of
 from resync.paper.paper import Item, Paper
 from resync.render.style import PNG_DPI
 from resync.report.content import Content
@@ -84,7 +85,7 @@ def _picture(files: dict[str, Path], paper: Paper, item: Item) -> dict[str, Any]
 
 
 def _cells(file: Path) -> dict[str, Any] | None:
-    text = file.read_text(encoding="utf-8").splitlines()
+    text = lines_of(file.read_text(encoding="utf-8"))
     numbers = [number for number, line in enumerate(text) if line.startswith("|")]
     if len(numbers) < 3:
         return None

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from resync.errors import UserError
-from resync.files import open_regular, read_json, write_text
+from resync.files import lines_of, open_regular, read_json, write_text
 from resync.metrics.registry import METRICS
 from resync.results.errors import MissingRun, ResultsError
 
@@ -207,7 +207,7 @@ def values_sha256(tables: Iterable[str], columns: Iterable[str] | None = None) -
     """
     kept = []
     for table in tables:
-        rows = list(csv_rows(table.splitlines()))
+        rows = list(csv_rows(lines_of(table)))
         header = rows[0] if rows else []
         chosen = [name for name in columns or header if METRICS[name].depends_on != "hardware"] if rows else []
         if lacking := [name for name in chosen if name not in header]:

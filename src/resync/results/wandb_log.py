@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from resync.errors import UserError
+from resync.files import lines_of
 
 FOLDER = "wandb"
 TIMEOUT_SECONDS = 120
@@ -94,14 +95,19 @@ def read_log(log: Path) -> tuple[list[dict[str, Any]], bool]:
     try:
         # Offline, the command reports nothing to wandb's server.
         result = subprocess.run(
-            command, env=os.environ | {"WANDB_MODE": "offline"}, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
+            command,
+            env=os.environ | {"WANDB_MODE": "offline"},
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=TIMEOUT_SECONDS,
         )
     except subprocess.TimeoutExpired:
         raise WandbLogError(f"{log}: wandb did not read it within {TIMEOUT_SECONDS} s") from None
     if result.returncode:
-        reason = (result.stderr.strip() or "no message").splitlines()[-1]
+        reason = lines_of(result.stderr.strip() or "no message")[-1]
         raise WandbLogError(f"{log}: wandb cannot read it: {reason}")
-    records = [json.loads(line) for line in result.stdout.splitlines()]
+    records = [json.loads(line) for line in lines_of(result.stdout)]
     items = [record["history"].get("item", {}) for record in records if record["type"] == "history"]
     return items, bool(records) and records[-1]["type"] == "exit"
 

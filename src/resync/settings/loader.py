@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from resync.errors import UserError
-from resync.files import read_bytes
+from resync.files import read_bytes, text_of
 from resync.settings.errors import ConfigError, KeyPath, Problem, raise_if_any, show
 from resync.settings.tree import Node
 
@@ -100,7 +100,7 @@ def _refuse_deep(text: str, file: str) -> None:
 
 def _read(path: Path) -> str:
     try:
-        return read_bytes(path).decode()
+        return text_of(read_bytes(path))
     except FileNotFoundError:
         raise ConfigError([f"{path}: the file does not exist"]) from None
     except UnicodeDecodeError:

@@ -133,7 +133,7 @@ class RunLog:
                 raise ValueError(f"{name}: resync.metrics.registry declares no column {', '.join(undeclared)}")
             _partial(self.directory, name).unlink(missing_ok=True)  # not what a link of that name refers to
         self.rows[name].append(row)
-        with _partial(self.directory, name).open("w" if first else "a", newline="") as file:
+        with _partial(self.directory, name).open("w" if first else "a", newline="", encoding="utf-8") as file:
             file.write(_csv([row], header=first))
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from resync.files import lines_of
+
 PACKAGES = ("torch", "torchvision", "numpy", "sentencepiece", "sacrebleu", "wandb")
 
 
@@ -34,7 +36,7 @@ def _git() -> dict[str, Any] | None:
     # Without locks, which would be in the way of whoever commits meanwhile.
     ask = ["git", "--no-optional-locks", "-C", str(Path(__file__).parent), "status", "--porcelain=v2", "--branch"]
     try:
-        lines = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.splitlines()
+        lines = lines_of(subprocess.run(ask, capture_output=True, encoding="utf-8", check=True).stdout)
     except (OSError, subprocess.CalledProcessError):
         return None
     [commit] = [line.split()[-1] for line in lines if line.startswith("# branch.oid ")]
@@ -48,7 +50,7 @@ GIT = _git()
 def _processor() -> str:
     """Model of the processor: its name, and on Linux also family and model, which a virtual machine does not hide."""
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0].splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0].split("\n")
     except OSError:
         return platform.processor() or platform.machine()
     found = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}

@@ -114,7 +114,9 @@ def _train_and_publish(
 
 def _train(session: Session, interruption: Interruption, watchdog: Watchdog, hold: Path) -> Diverged | None:
     last = session.run.total_steps
-    held = int(hold.read_text()) if session.log and hold.exists() else inf  # a search may take more than `last` steps
+    held = (
+        int(hold.read_text(encoding="utf-8")) if session.log and hold.exists() else inf
+    )  # a search may take more than `last` steps
     searches = session.run.search is not None
 
     def after_step() -> None:

@@ -1,0 +1,37 @@
+"""Variables of the shell that libraries read, and that must decide nothing of what is trained or drawn.
+
+Of the others, which are left alone, OMP_NUM_THREADS is set by `launch`, wandb gets its settings from the run, and dates
+are in UTC.
+"""
+
+import os
+import sys
+from io import TextIOWrapper
+
+_SETTINGS = {
+    "MPLBACKEND": "agg",  # a notebook's, which matplotlib of another environment does not have
+    "MATPLOTLIBRC": os.devnull,  # a damaged file would end every figure
+}
+_WITHOUT = (
+    # Other products than the run's `precision` says.
+    "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    # The commit of another repository, as in a hook of git.
+    "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE",
+    # A date in every drawn file.
+    "SOURCE_DATE_EPOCH",
+)  # fmt: skip
+OF_A_LAUNCHER = (
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
+    "CROSS_RANK", "CROSS_SIZE", "LOCAL_SIZE",
+)  # fmt: skip
+"""With these, torchrun and DeepSpeed tell their ranks who they are: no other process may take them for its own."""
+
+
+def leave() -> None:
+    """Make this process, and those that it starts, independent of the variables of the shell."""
+    os.environ.update(_SETTINGS)
+    for name in _WITHOUT:
+        os.environ.pop(name, None)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")  # PYTHONIOENCODING or a locale may lack letters of names and units

@@ -16,6 +16,8 @@ import pytest
 from resync.cli import main
 from resync.cli.declare import GROUPS, VERBS
 from resync.cli.declared import REFERENCE
+from resync.errors import UserError
+from resync.launch import slurm
 from resync.processes.exit_code import exit_code
 from resync.report.site import _sentence
 from resync.run.run import SCALES
@@ -206,6 +208,7 @@ def test_output_that_nobody_reads_ends_the_command_without_a_word():
         (["adit"], "verb: found 'adit', allowed: run, "),
         (["audit", "--scale", "min"], "--scale: found 'min', allowed: smoke, mini, gpu, paper; did you mean 'mini'?"),
         (["audit", "--jsn"], "--jsn: no such flag; did you mean '--json'?"),
+        (["open", "--scalle", "mini"], "--scalle: no such flag; did you mean '--scale'?"),
     ],
 )
 def test_what_is_mistyped_is_answered_in_a_line_with_the_most_similar_word(given, message, capsys):
@@ -215,6 +218,37 @@ def test_what_is_mistyped_is_answered_in_a_line_with_the_most_similar_word(given
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f"resync: error: {message}")
     assert "did you mean" in line
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["show", "qsr", "--results", "a"], "--results: no flag of this verb; `"),
+        (["open", "--out=a"], "--out=a: no flag of this verb; `"),
+        (["plan", "qsr"], "qsr: one argument too many, allowed: --paper NAME, for a paper; `"),
+    ],
+)
+def test_what_another_verb_has_is_not_called_unknown(given, message, capsys):
+    with pytest.raises(SystemExit):
+        main(given)
+    assert capsys.readouterr().err.startswith(f"resync: error: {message}")
+
+
+def test_a_slurm_job_without_the_commands_of_slurm_is_a_mistake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """As within a container: one that is tried again would end in the same way."""
+    for name in [name for name in os.environ if name.startswith("SLURM_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("SLURM_JOB_ID", "77")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match=r"^found SLURM_JOB_ID=77, of a Slurm job, and no srun, allowed: "):
+        slurm.require_commands()
+    with pytest.raises(UserError, match=r"^--on-node: found no SLURM_STEP_NODELIST, allowed: "):
+        slurm.place()
+    for name in ("SLURM_STEP_NODELIST", "SLURM_STEP_ID", "SLURM_NODEID"):
+        monkeypatch.setenv(name, "0")
+    with pytest.raises(UserError, match=r"^scontrol: not installed here, in Slurm job 77$"):
+        slurm.place()
+    slurm.requeue()  # says so, and ends as asked
 
 
 def test_without_a_verb_all_verbs_are_shown_in_groups(capsys: pytest.CaptureFixture[str], monkeypatch):

@@ -68,6 +68,7 @@ def overview() -> str:
 def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
     """The parser of all verbs, or only of the one that is `given`, which saves every job a part of its start."""
     parser = _Parser(prog="resync")
+    parser.verb = next(iter(given), "")
     parser.add_argument("--version", action=_Version, nargs=0, help="print the installed version and exit")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     every = [name for names in GROUPS.values() for name in names]
@@ -82,16 +83,26 @@ def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
     return parser
 
 
+def _flags(verb: str) -> list[str]:
+    return [flag for flag, _ in VERBS[verb][2]] if verb in VERBS else []
+
+
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, with the most similar word that is allowed."""
+    """Says what is wrong in one line, with the most similar word that is allowed; `verb` is the one that is given."""
+
+    verb = ""
 
     def error(self, message: str) -> NoReturn:
         if choice := re.match(r"argument (\S+): invalid choice: '(.*?)' \(choose from (.*)\)$", message):
             allowed = re.findall(r"[^\s,']+", choice[3])
             message = f"{choice[1].replace('VERB', 'verb')}: {not_among(choice[2], allowed)}"
         elif unknown := re.match(r"unrecognized arguments: (-\S+)", message):
-            every = [flag for _, _, flags in VERBS.values() for flag, _ in flags]
-            message = f"{unknown[1]}: no such flag{suggestion(unknown[1].partition('=')[0], every)}"
+            name, others = unknown[1].partition("=")[0], [verb for verb in VERBS if verb != self.verb]
+            own = _flags(self.verb) if self.verb else [flag for verb in VERBS for flag in _flags(verb)]
+            elsewhere = any(name in _flags(verb) for verb in others)
+            message = f"{unknown[1]}: no {'flag of this verb' if elsewhere else 'such flag'}{suggestion(name, own)}"
+        elif (unknown := re.match(r"unrecognized arguments: (\S+)", message)) and "--paper" in _flags(self.verb):
+            message = f"{unknown[1]}: one argument too many, allowed: --paper NAME, for a paper"
         elif unknown := re.match(r"unrecognized arguments: (\S+)", message):
             message = f"{unknown[1]}: one argument too many, or names that are not together, allowed: names, then flags"
         self.exit(2, f"resync: error: {message}; `{self.prog} --help` says more\n")

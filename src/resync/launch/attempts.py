@@ -96,6 +96,7 @@ def _attempts(run: Run, request: Request) -> int:
 def _attempt(run: Run, request: Request) -> Callable[[], int]:
     """What starts all processes and returns their exit code: in a Slurm job, on other hosts, or here."""
     if slurm.inside():
+        slurm.require_commands()
         return lambda: slurm.run(run, request)
     if request.hostfile and request.nodes != 1:
         chosen = hosts.choose(run, request)

@@ -5,10 +5,12 @@ This also holds on a single node: Slurm sends signals only to the tasks of a ste
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 
+from resync.errors import UserError
 from resync.launch.request import PORTS, Place, Request
 from resync.launch.stopping import ended
 from resync.run import Run
@@ -25,6 +27,13 @@ def run(run: Run, request: Request) -> int:
     """Train on all nodes in a separate job step; return the exit code."""
     # srun forwards SIGUSR1 to its tasks; SIGTERM would end it.
     return ended(step(run, request), _environment(), lambda srun: os.kill(srun, signal.SIGUSR1))
+
+
+def require_commands() -> None:
+    """Raise ValueError where Slurm's commands are missing although its variables are there, as in a container."""
+    if shutil.which("srun") is None:
+        found = f"found {JOB}={os.environ[JOB]}, of a Slurm job, and no srun"
+        raise UserError(f"{found}, allowed: both, as with Slurm's commands in a container, or neither: unset {JOB}")
 
 
 def step(run: Run, request: Request) -> list[str]:
@@ -50,6 +59,8 @@ def place() -> Place:
     meet on the first node, at the address by which Slurm itself reaches it. The port is a function of job and step id:
     two runs on a machine use different ports, and if a port is taken, the next step uses another one.
     """
+    if missing := [name for name in ("SLURM_STEP_NODELIST", "SLURM_STEP_ID", "SLURM_NODEID") if name not in os.environ]:
+        raise UserError(f"--on-node: found no {missing[0]}, allowed: within a step that srun has started")
     hosts = _ask("scontrol", "show", "hostnames", os.environ["SLURM_STEP_NODELIST"]).split()
     address = re.search(r"\bNodeAddr=(\S+)", _ask("scontrol", "show", "node", hosts[0]))
     assert address, f"Slurm knows no address of {hosts[0]}"
@@ -64,7 +75,7 @@ def requeue() -> None:
         if _ask("squeue", "--noheader", f"--jobs={job}", "--format=%T").strip() == "RUNNING":
             _ask("scontrol", "requeue", job)
             print(f"resync: Slurm job {job} goes back to the queue and continues from its checkpoint", flush=True)
-    except ConnectionError as error:
+    except (ConnectionError, UserError) as error:
         print(f"resync: Slurm does not requeue job {job}: {error}", file=sys.stderr, flush=True)
 
 
@@ -76,7 +87,10 @@ def _environment() -> dict[str, str]:
 
 def _ask(*command: str) -> str:
     """What Slurm answers. Raises ConnectionError with its own message, since another attempt may succeed."""
-    done = subprocess.run(command, check=False, capture_output=True, encoding="utf-8")
+    try:
+        done = subprocess.run(command, check=False, capture_output=True, encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(f"{command[0]}: not installed here, in Slurm job {os.environ.get(JOB)}") from None
     if done.returncode:
         raise ConnectionError(f"{' '.join(command)}: {done.stderr.strip() or f'exit code {done.returncode}'}")
     return done.stdout

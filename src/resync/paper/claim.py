@@ -211,7 +211,7 @@ class Claim(Settings):
                     yield (key,), "has no effect on an exact number, allowed: for a test over seeds"
         elif self.curves is None and not self.is_ours:
             for scale in [scale for scale in self.scales if scale in REDUCED and scale not in self.regime]:
-                yield ("regime",), f"found none at scale {scale}, allowed: outside, inside, or conditions"
+                yield ("regime",), f"found none at scale {scale}, allowed: such as {{{scale}: {{outside: WHY}}}}"
         for key in ("expected", "regime"):
             if elsewhere := [scale for scale in getattr(self, key) if scale not in self.scales]:
                 yield (key,), f"found {elsewhere[0]}, allowed: scales of the claim, {', '.join(self.scales)}"

@@ -10,14 +10,14 @@
 Each process is one worker. `torch.distributed` is used as set up by the caller; without it there is a single worker.
 """
 
+import re
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from hashlib import sha256
 from itertools import zip_longest
-from math import floor, inf
+from math import floor, inf, isclose
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,6 +25,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
+from resync.engine.attached_workers import AttachedWorkers
 from resync.engine.clocks import Clocks
 from resync.engine.guard import (
     ATTACHED,
@@ -39,7 +40,6 @@ from resync.engine.members import ranks_of
 from resync.engine.sharded_workers import ShardedWorkers
 from resync.engine.shards import is_sharded, local
 from resync.engine.transport import Transport
-from resync.engine.workers import Workers
 from resync.errors import UserError
 from resync.formulas.periods import Constant, Period
 from resync.processes.meeting import StoreAllGather
@@ -47,6 +47,7 @@ from resync.run.parts import SyncOptions
 from resync.settings.base import Count, PositiveInt, PositiveNumber, Settings
 from resync.sync import build
 from resync.sync.algorithm import Training
+from resync.sync.rounds import Rounds
 from resync.torch_private import is_within_a_step, time_limit
 
 if TYPE_CHECKING:
@@ -110,17 +111,18 @@ def attach(
     ranks = ranks_of(group)
     check_attachable(model, optimizer, algorithm.needs.average_gradients and algorithm.rule == Constant(h=1), ranks)
     rank, size = rank_and_world_size(group)
-    name = f"attached{ranks}"
-    _NUMBERS[name] += 1
-    meetings = StoreAllGather(f"{name}{_NUMBERS[name]}", rank, size, _time_limit(model, group))
+    meetings = StoreAllGather(f"attached{ranks}", rank, size, _time_limit(model, group))
+    meetings.begin("attaching")
     _check_equal(meetings, [f"{algorithm!r} {given!r}", shard_of(model), *description(model)])
-    workers = ShardedWorkers(model) if any(map(is_sharded, model.parameters())) else Workers.attach(model)
-    transport = Transport(size, Clocks(workers.rows.device), rank, size, group=group)
-    frozen = (local(each) for each in model.parameters() if not each.requires_grad)
-    transport.start_like_rank_0([workers.rows, *frozen, *model.buffers()])
-    workers.write_back()
-    training = Training(workers, transport, optimizer, total_steps or inf, warmup_steps or 0, seed)
-    return Synchronised(model, algorithm, training, meetings, clip_norm)
+    with torch.inference_mode(False), torch.no_grad():
+        workers = ShardedWorkers(model) if any(map(is_sharded, model.parameters())) else AttachedWorkers(model)
+        transport = Transport(size, Clocks(workers.rows.device), rank, size, group=group)
+        transport.start_like_rank_0([workers.rows])
+        training = Training(workers, transport, optimizer, total_steps or inf, warmup_steps or 0, seed)
+        sync = Synchronised(workers, algorithm, training, meetings, clip_norm)
+        meetings.meet("attaching", "ready")
+        sync.begin()  # what could be refused has been: from here on, model and optimizer change
+    return sync
 
 
 class _Attached(Settings):
@@ -142,14 +144,14 @@ class Synchronised:
 
     def __init__(
         self,
-        model: nn.Module,
+        workers: AttachedWorkers,
         options: SyncOptions,
         training: Training,
         meetings: StoreAllGather,
         clip_norm: float | None,
     ) -> None:
-        self.model, self.options, self.optimizer = model, options, training.optimizer
-        self.workers, self.transport, self._meetings = training.workers, training.transport, meetings
+        self.model, self.options, self.optimizer = workers.models[0], options, training.optimizer
+        self.workers, self.transport, self._meetings = workers, training.transport, meetings
         self._guard = Guard(self.workers, self.optimizer, ranks_of(self.transport.group))
         self.algorithm = build(options, training)
         self.synced = False
@@ -157,18 +159,30 @@ class Synchronised:
         self._packs_gradients = options.needs.average_gradients or self.algorithm.changes_gradients
         self._clip_norm = clip_norm
         worker = f"rank {self.transport.rank} of {self.transport.world_size}"
-        self._identity = [worker, f"{options!r} with seed {training.seed}", *description(model)]
+        self._identity = [worker, f"{options!r} with seed {training.seed}", *description(self.model)]
         self._lr = 0.0
         self._in_consensus = self._has_gradient = self._stepping = self._overflowed = False
         self._inner_steps = 0
         self._begun = ""
+        self._hooks: list[Any] = []
+        self._rates: _Rates | None = None
+        if isinstance(self.algorithm, Rounds) and (options.rule.follows_lr or self.algorithm.outer_step_follows_lr):
+            self._rates = _Rates(meetings, options.rule.follows_lr)
+            self.algorithm.before_end_of_round = self._compare_rates
+
+    def begin(self) -> None:
+        """Give the model the start of all workers, and attach to the optimizer; `attach` has done so."""
+        frozen = (local(each) for each in self.model.parameters() if not each.requires_grad)
+        self.transport.start_like_rank_0([*frozen, *self.model.buffers()])
+        self.workers.bind()
         self._hooks = [
             self.optimizer.register_step_pre_hook(self._before_step),
             self.optimizer.register_step_post_hook(self._after_step),
         ]
-        ATTACHED.add(model)
+        ATTACHED.add(self.model)
         self.algorithm.send_ahead()
         self.workers.write_back()
+        self._guard.remember(0)
 
     def __repr__(self) -> str:
         transport, algorithm = self.transport, self.algorithm
@@ -225,8 +239,9 @@ class Synchronised:
         self._meet("consensus()")
         try:
             with ExitStack() as stack:
-                model = stack.enter_context(self.algorithm.consensus())
-                stack.enter_context(self.workers.shown())
+                with torch.inference_mode(False), torch.no_grad():
+                    model = stack.enter_context(self.algorithm.consensus())
+                    stack.enter_context(self.workers.shown())
                 self._in_consensus = True
                 try:
                     yield model
@@ -234,7 +249,10 @@ class Synchronised:
                     self._in_consensus = False
         finally:
             self.workers.write_back()
+            self._guard.remember(self.steps)
 
+    @torch.inference_mode(False)
+    @torch.no_grad()
     def finish(self) -> None:
         """Give every worker the final average and detach from the optimizer; a collective call after the last step."""
         self._meet("finish()")
@@ -255,26 +273,37 @@ class Synchronised:
         if self._begun:
             warnings.warn(f"rank {self.transport.rank}, detach(): {self._interruption}", RuntimeWarning, stacklevel=2)
 
+    @torch.inference_mode(False)
+    @torch.no_grad()
     def state_dict(self) -> dict[str, Any]:
         """State of the algorithm; with those of the model and the optimizer, training continues exactly."""
         with self._located("state_dict()"):
             self._check_whole()
             self._guard.check_model()
+            self._guard.check_still(self.steps)
         own = {"identity": self._full_identity(), "transport": self.transport.state_dict()}
         state = self.workers.spread(self.algorithm.state_dict()) | own
         self.workers.write_back()
+        self._guard.remember(self.steps)
         return state
 
+    @torch.inference_mode(False)
+    @torch.no_grad()
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a `state_dict` on all ranks, after the states of the model and the optimizer have been restored.
 
-        Raises ValueError for the state of another rank, number of workers, algorithm, option, seed or model, and if the
-        model does not have the parameters with which the state was saved.
+        Raises ValueError for the state of another rank, number of workers, algorithm, option, seed or model, if the
+        model does not have the parameters with which the state was saved, and for a damaged state, of which a part may
+        have been loaded then.
         """
         with self._located("load_state_dict()"):
             self._check_outside()
             self._guard.check_model()
-        for found, own in zip_longest(state.get("identity", []), self._full_identity(), fillvalue="nothing"):
+        identity = state.get("identity", []) if isinstance(state, dict) else None
+        if not isinstance(identity, (list, tuple)):
+            raise UserError(f"rank {self.transport.rank}, load_state_dict(): found {_short(state)}, allowed: what "
+                            "state_dict() returned")  # fmt: skip
+        for found, own in zip_longest(identity, self._full_identity(), fillvalue="nothing"):
             if found != own:
                 hint = "load the model's state first, after attaching, which overwrites the parameters with rank 0's"
                 raise UserError(
@@ -282,9 +311,16 @@ class Synchronised:
                     + (f"; {hint}" if own.startswith("parameters") else "")
                 )
         self._unproven = None
-        with self._changing("load_state_dict()"):
-            self.algorithm.load_state_dict(self.workers.gathered(state))
-        self.transport.load_state_dict(state["transport"])
+        try:
+            with self._changing("load_state_dict()"):
+                self.algorithm.load_state_dict(self.workers.gathered(state))
+                self.transport.load_state_dict(state["transport"])
+        except (AttributeError, IndexError, KeyError, TypeError, UserError) as error:
+            raise UserError(f"rank {self.transport.rank}, load_state_dict(): the state is damaged or of another "
+                            f"version: {type(error).__name__}: {error}") from error  # fmt: skip
+        self._guard.remember(self.steps)
+        if self._rates:
+            self._rates.seen.clear()
 
     def _full_identity(self) -> list[str]:
         """What a state belongs to, a line each, down to the values of the parameters."""
@@ -297,6 +333,7 @@ class Synchronised:
         with self._located(call):
             self._check_whole()
             self._guard.check_model()
+            self._guard.check_still(self.steps)
             counts = "" if self.algorithm.asynchronous else f" after {self.steps} steps in {self.rounds} rounds"
             said = self._meetings.meet(f"{call} after {self.steps} steps", call + counts)
             if len(set(said)) > 1:
@@ -381,12 +418,12 @@ class Synchronised:
 
         return synchronised
 
+    @torch.inference_mode(False)
     @torch.no_grad()
     def _synchronise_gradient(self) -> None:
         self._has_gradient = True
         if self._packs_gradients:
-            with self._located(f"step {self.steps + 1}"):
-                self.workers.pack_gradients()
+            self.workers.pack_gradients()
         if self.algorithm.one_gradient:
             self._begun = f"step {self.steps + 1}"
         with self._explained(self.steps + 1):
@@ -395,8 +432,11 @@ class Synchronised:
         if self._packs_gradients:
             if self._clip_norm:
                 self.workers.clip_gradients(self._clip_norm)
-            self.workers.unpack_gradients()
+            with self._located(f"step {self.steps + 1}"):
+                self.workers.unpack_gradients()
 
+    @torch.inference_mode(False)
+    @torch.no_grad()
     def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if self._inner_steps:
             self._inner_steps -= 1
@@ -408,6 +448,8 @@ class Synchronised:
             raise RuntimeError(f"rank {self.transport.rank}, step {self.steps + 1}: the optimizer has not called its "
                                "closure, so that the algorithm has seen no gradient")  # fmt: skip
         first, begins_round = self.algorithm.steps, self.synced or self.algorithm.steps == 0
+        if self._rates:
+            self._rates.add(self._lr, first, begins_round, first >= self.algorithm.warmup_steps)
         with self._changing(f"step {first + 1}"), self._explained(first + 1):
             self.synced = self.algorithm.after_step(self._lr)
             self.algorithm.send_ahead()
@@ -416,6 +458,11 @@ class Synchronised:
                           "finish(), or attach with more total_steps", RuntimeWarning, stacklevel=2)  # fmt: skip
         if self._unproven and begins_round and first >= self.algorithm.warmup_steps:
             self._prove(self._unproven, first)
+
+    def _compare_rates(self) -> None:
+        assert self._rates
+        with self._located(f"step {self.steps}"):
+            self._rates.compare(self.h)
 
     def _prove(self, period: Period, first: int) -> None:
         """Raise ValueError if the first round after the warm-up, whose step `first` is complete, is never to end."""
@@ -431,6 +478,55 @@ class Synchronised:
             )
 
 
+class _Rates:
+    """The learning rates of the steps of a round, from which follows what all workers do together.
+
+    `seen` are those since the round began or a state was loaded.
+    """
+
+    def __init__(self, meetings: StoreAllGather, decide_h: bool) -> None:
+        self._meetings, self._decide_h = meetings, decide_h
+        self.seen: list[float] = []
+        self._first = 0
+        self._warned = False
+
+    def add(self, lr: float, step: int, begins_round: bool, warm: bool) -> None:
+        """Add that of a step; warn once of one that rises in a round whose H it does not decide any more."""
+        if begins_round or not self.seen:
+            self.seen, self._first = [], step
+        self.seen.append(lr)
+        if self._decide_h and warm and not self._warned and lr > self.seen[0] * (1 + _SAME):
+            self._warned = True
+            warnings.warn(f"the learning rate rises from {self.seen[0]:g} in step {self._first + 1} to {lr:g} in step "
+                          f"{step + 1}, within a round whose length follows from the former: H is too long for the "
+                          "new rate", RuntimeWarning, stacklevel=5)  # fmt: skip
+
+    def compare(self, h: int) -> None:
+        """Raise RuntimeError if those of other ranks differ, or if these do something else; a collective call."""
+        last = self._first + len(self.seen)
+        said = (
+            f"the end of a round of H = {h}, learning rate {self.seen[0]!r} in step {self._first + 1} "
+            f"and {self.seen[-1]!r} in step {last}, in sum {sum(self.seen)!r}"
+        )
+        heard = self._meetings.meet(f"the end of a round in step {last}", said)
+        numbers = [[float(text) for text in _NUMBER.findall(each)] for each in heard]
+        if [_NUMBER.sub("", each) for each in heard] == [_NUMBER.sub("", said)] * len(heard) and all(
+            isclose(one, other, rel_tol=_SAME) for own in numbers for one, other in zip(own, numbers[0], strict=True)
+        ):
+            return
+        raise RuntimeError(f"the ranks are not in step, or have different learning rates: {_by_rank(heard)}; H or the "
+                           "outer step follows from the rate, which must be the same on all ranks")  # fmt: skip
+
+
+_SAME = 1e-9
+"""Relative difference up to which learning rates of different machines are the same."""
+_NUMBER = re.compile(r"[0-9][0-9.]*(?:e[-+]?[0-9]+)?")
+
+
+def _short(found: Any) -> str:
+    return f"{type(found).__name__} {str(found)[:60]}"
+
+
 def _has_overflowed(optimizer: Optimizer) -> bool:
     """Whether this step of a fused optimizer is one that it skips; a GradScaler does not call that of another one.
 
@@ -441,10 +537,6 @@ def _has_overflowed(optimizer: Optimizer) -> bool:
                            "skip the step: call scaler.unscale_(optimizer) before scaler.step(optimizer), or make the "
                            "optimizer with fused=False")  # fmt: skip
     return bool(getattr(optimizer, "found_inf", 0.0))
-
-
-_NUMBERS: Counter[str] = Counter()
-"""Attachments of this process by their ranks; a number of which tells the meetings of each apart."""
 
 
 def _time_limit(model: nn.Module, group: dist.ProcessGroup | None) -> timedelta:

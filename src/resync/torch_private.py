@@ -1,6 +1,7 @@
 """What torch has no public interface for, as in torch 2.15; tests/training/test_attach*.py fail where it changes."""
 
 import sys
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from types import FrameType
@@ -31,6 +32,16 @@ def is_shard(parameter: Tensor) -> bool:
 def takes_loss_scale(optimizer: Optimizer) -> bool:
     """Whether a GradScaler leaves the loss scale in the gradients to this optimizer, as to a fused one."""
     return getattr(optimizer, "_step_supports_amp_scaling", False)
+
+
+def calls_hooks(optimizer: Optimizer) -> bool:
+    """Whether torch calls the hooks of this optimizer's steps: it has prepared both the object and its class."""
+    return hasattr(optimizer, "_optimizer_step_pre_hooks") and getattr(type(optimizer).step, "hooked", False)
+
+
+def remove_hooks(optimizer: Optimizer) -> None:
+    """Let the steps of an optimizer call no hooks; a copy of it has those that it was copied from."""
+    optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks = OrderedDict(), OrderedDict()
 
 
 def is_within_a_step(optimizer: Optimizer) -> bool:

@@ -245,6 +245,7 @@ def _pair(rank: int, start: Any = None) -> tuple[Point, torch.optim.Optimizer, r
     own = torch.tensor([float(rank), 1.0 - rank]) if start is None else torch.tensor(start)
     sync.algorithm.published.copy_(own)
     model.theta.data.copy_(own)
+    sync._guard.remember(0)
     sync.transport.barrier()  # no partner may ask for an average of what is not yet set
     return model, optimizer, sync
 

@@ -24,7 +24,7 @@ import resync
 for package in ("transformers", "lightning", "accelerate"):
     pytest.importorskip(package, reason=f"{package} is not installed: make trainers")
 import lightning  # noqa: E402
-from lightning.pytorch.callbacks import ModelCheckpoint  # noqa: E402
+from lightning.pytorch.callbacks import LearningRateFinder, ModelCheckpoint  # noqa: E402
 from lightning.pytorch.plugins import MixedPrecision  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
 from transformers import TrainerCallback, TrainingArguments  # noqa: E402
@@ -259,6 +259,24 @@ def test_hugging_faces_trainer_trains_again_after_an_interrupt(tmp_path: Path):
     assert trainer.sync.steps == 2
 
 
+def test_hugging_faces_trainer_begins_again_with_a_smaller_batch(tmp_path: Path):
+    """As `auto_find_batch_size` does where the memory has not sufficed, here in the second step."""
+
+    class Small(Trainer):
+        def training_step(self, model: Any, inputs: Any, *more: Any) -> Any:
+            batches.append(len(inputs["x"]))
+            if len(batches) == 2:
+                raise RuntimeError("CUDA out of memory.")
+            return super().training_step(model, inputs, *more)
+
+    batches: list[int] = []
+    args = hugging_face(tmp_path, max_steps=3, save_strategy="no", auto_find_batch_size=True)
+    trainer = Small(Net(), args, train_dataset=samples(), attach=attach)
+    trainer.train()
+    assert batches[0] == batches[1] > batches[2]
+    assert trainer.sync.steps == 3
+
+
 def with_lightning(folder: str) -> dict[str, Any]:
     class Watched(Module):
         def on_train_batch_end(self, *_: Any) -> None:
@@ -333,6 +351,16 @@ def test_lightning_fits_a_module_again_after_an_error():
         fit_alone(module)
     module.fails = False
     assert fit_alone(module).sync.steps == 2
+
+
+def test_lightnings_learning_rate_finder_trains_within_a_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    module, finder = Module(lr=LR), LearningRateFinder(num_training_steps=3)
+    module.lr = LR
+    strategy = fit_alone(module, callbacks=[finder])
+    assert strategy.sync.steps == 2
+    assert len(finder.optimal_lr.results["lr"]) >= 3
+    assert not list(tmp_path.glob(".lr_find*"))
 
 
 def test_a_removed_link_leaves_the_workers_files_of_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

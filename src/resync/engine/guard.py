@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Collection, Iterator
+from math import isnan
 from typing import Any
 from weakref import WeakSet
 
@@ -11,12 +12,12 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from resync.engine.attached_workers import AttachedWorkers
 from resync.engine.members import ranks_of
 from resync.engine.optimizer_state import parameters_of
-from resync.engine.shards import is_sharded, reshard
-from resync.engine.workers import Workers
+from resync.engine.shards import is_sharded, local, reshard
 from resync.errors import UserError
-from resync.torch_private import is_shard
+from resync.torch_private import calls_hooks, is_shard
 
 ATTACHED: "WeakSet[nn.Module]" = WeakSet()
 """The models that an algorithm is attached to."""
@@ -54,6 +55,11 @@ def check_attachable(model: nn.Module, optimizer: Optimizer, keeps_equal: bool, 
         if not isinstance(found, allowed):
             raise TypeError(f"{name}: found {type(found).__name__}, allowed: a torch {allowed.__name__}, as in "
                             "resync.attach(model, optimizer, algorithm)")  # fmt: skip
+    if not calls_hooks(optimizer):
+        raise UserError(
+            f"optimizer: found {type(optimizer).__name__}, of whose steps torch calls no hooks, since its __init__ "
+            f"does not call that of torch.optim.Optimizer, allowed: {_inside(optimizer)}"
+        )
     reshard(model)
     if not dist.is_initialized() and dist.is_torchelastic_launched():
         raise UserError("torchrun started this process, but torch.distributed is not set up: "
@@ -73,7 +79,19 @@ def check_attachable(model: nn.Module, optimizer: Optimizer, keeps_equal: bool, 
     for name, tensor in _tensors(model):
         _check_tensor(name, tensor, ranks)
     _check_shards(model)
+    _check_storages(model)
     _check_owners(model, optimizer)
+
+
+def _inside(optimizer: Any, path: str = "optimizer") -> str:
+    """What to attach to instead of an optimizer that wraps another one, or is none of torch's."""
+    for name, value in vars(optimizer).items():
+        if isinstance(value, Optimizer):
+            inside = f"{path}.{name}"
+            if not calls_hooks(value):
+                return _inside(value, inside)
+            return f"the {type(value).__name__} in it, {inside}, stepped by itself if the wrapper averages parameters"
+    return "a torch optimizer that does"
 
 
 def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -102,6 +120,48 @@ def _check_tensor(name: str, tensor: Tensor, ranks: Collection[int]) -> None:
         raise UserError(f"{name} is on the meta device and has no values, allowed: a device that stores it")
     if tensor.layout is not torch.strided:
         raise UserError(f"{name} is sparse or packed ({tensor.layout}), allowed: dense tensors")
+    if tensor.is_inference():
+        raise UserError(f"{name} was made in torch.inference_mode(), which forbids changing it later, allowed: tensors "
+                        "made outside, also by copy.deepcopy(model)")  # fmt: skip
+    if tensor.requires_grad and not is_sharded(tensor):
+        _check_movable(name, tensor)
+
+
+def _check_movable(name: str, tensor: Tensor) -> None:
+    """Require that a trained parameter can have its values elsewhere, among those of the others."""
+    if tensor.dtype is torch.float16:
+        raise UserError(f"{name} is trained in float16, in which sums over workers overflow, allowed: bfloat16, or "
+                        "float32 with torch.autocast")  # fmt: skip
+    if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True)):
+        raise UserError(f"{name} is expanded: its elements share memory, which attaching would part, allowed: "
+                        "a parameter of the smaller shape, expanded in forward()")  # fmt: skip
+    if tensor.device.type == "cpu" and tensor.is_shared():
+        raise UserError(f"{name} is in shared memory, which attaching would leave, so that other processes would see "
+                        "no step, allowed: a copy of the model, by copy.deepcopy(model)")  # fmt: skip
+
+
+def _check_storages(model: nn.Module) -> None:
+    """Require that no trained parameter shares memory with another parameter or a buffer: attaching would part them.
+
+    Parts of one storage side by side, as the weights of a recurrent layer on a GPU, are none of another's business.
+    """
+    found = []
+    for name, each in _tensors(model):
+        tensor = local(each.detach())
+        if tensor.numel():
+            elements = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+            start = tensor.data_ptr()
+            moves = each.requires_grad and not is_sharded(each)
+            found.append((str(tensor.device), start, start + elements * tensor.element_size(), moves, name))
+    before: list[tuple[str, int, int, bool, str]] = []
+    for own in sorted(found, key=lambda each: each[:2]):
+        device, start, _, moves, name = own
+        before = [each for each in before if each[0] == device and each[2] > start]
+        for *_, other_moves, other in before:
+            if moves or other_moves:
+                raise UserError(f"{other} and {name} share memory, and attaching would part them, allowed: one "
+                                "parameter that both modules have (a.weight = b.weight), or copies")  # fmt: skip
+        before.append(own)
 
 
 def _check_mesh(name: str, tensor: Any, ranks: Collection[int]) -> None:
@@ -151,7 +211,7 @@ def shard_of(model: nn.Module) -> str:
 class Guard:
     """Notices when what the optimizer trains is no longer what the algorithm averages."""
 
-    def __init__(self, workers: Workers, optimizer: Optimizer, ranks: Collection[int]) -> None:
+    def __init__(self, workers: AttachedWorkers, optimizer: Optimizer, ranks: Collection[int]) -> None:
         self.workers, self.optimizer = workers, optimizer
         self._ranks = set(ranks)
         self.model = workers.models[0]
@@ -162,6 +222,29 @@ class Guard:
         self._world_size = rank_and_world_size()[1]
         self._frozen = [parameter for parameter in held if id(parameter) not in self._averaged]
         self._alone = False
+        self._known: tuple[int, list[float]] = -1, []
+
+    def remember(self, steps: int) -> None:
+        """Take the parameters after so many steps for those that the algorithm knows."""
+        self._known = steps, self._norms()
+
+    def check_still(self, steps: int) -> None:
+        """Raise RuntimeError if parameters have changed and the number of steps that were seen has not."""
+        before, norms = self._known
+        if before != steps:
+            return
+        for parameter, was, now in zip(self.workers.parameters[0], norms, self._norms(), strict=True):
+            if was != now and not (isnan(was) and isnan(now)):
+                raise RuntimeError(
+                    f"{self._name(parameter)} has changed and sync.steps, {steps}, has not: another optimizer took "
+                    "steps, or this one without torch's hooks, or values were set or loaded; load them before "
+                    "attaching, or with sync.load_state_dict() after them"
+                )
+
+    def _norms(self) -> list[float]:
+        """A number for each parameter that a step would hardly leave as it is."""
+        norms = [torch.linalg.vector_norm(local(each.detach())) for each in self.workers.parameters[0]]
+        return torch.stack(norms).tolist()
 
     def check(self) -> None:
         """Raise RuntimeError if other processes take part, or parameters were moved, cast, added, replaced or unfrozen.

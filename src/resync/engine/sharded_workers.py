@@ -10,25 +10,25 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from resync.engine.attached_workers import AttachedWorkers
 from resync.engine.shards import as_shard, local, reshard, shard_group
-from resync.engine.workers import Workers, places, row_like, trainable
+from resync.engine.workers import places, row_like, trainable
 
 
-class ShardedWorkers(Workers):
+class ShardedWorkers(AttachedWorkers):
     """One worker of several processes, each with shards of all parameters of `model`, in their order.
 
     FSDP owns the memory of the shards. `rows` [1, P], P the elements of this process's shards, is a copy: it is read
     from them when it is first asked for, and `write_back` ends its use. Where no algorithm asks for the rows, as within
     the rounds of a local method, nothing is copied.
 
-    Raises ValueError as `Workers`.
+    Raises ValueError as `AttachedWorkers`.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self.models = [model]
         self.parameters = [trainable(model)]
         self._rows = row_like(self.parameters[0], 1)
-        self.grads = torch.zeros_like(self._rows)
         self._split = []
         self._is_read = False
         self._group = shard_group(self.parameters[0][0])
@@ -39,6 +39,10 @@ class ShardedWorkers(Workers):
             self._is_read = True
             self._copy(to_parameters=False)
         return self._rows
+
+    def bind(self) -> None:
+        """Give the parameters the values of the rows."""
+        self.write_back()
 
     def write_back(self) -> None:
         """Give the parameters the values of the rows, if these were asked for; they are then read anew."""

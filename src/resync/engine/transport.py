@@ -50,7 +50,7 @@ class Exchange:
 
 @dataclass
 class PostedMean:
-    """An average in flight, of `total` [P], the sum of the local rows."""
+    """An average in flight, of `total` [P], the sum of the local rows as `Transport._scale_` leaves it."""
 
     total: Tensor
     request: dist.Work | None
@@ -62,7 +62,7 @@ class PostedMean:
             if self.request is not None:
                 self.request.wait()
             self.transport._gather_(self.total)
-        return self.total.div_(self.transport.num_workers)
+        return self.transport._mean_of_scaled_(self.total)
 
 
 @dataclass
@@ -87,10 +87,11 @@ class PackedMean:
             if self.request is not None:
                 self.request.wait()
             messages = self.transport.members.gather(self.inbox, self.length)
-        total = torch.zeros_like(self.like[0])
+        like = self.like[0]
+        total = torch.zeros_like(like, dtype=torch.promote_types(like.dtype, torch.float32))
         for message in messages:
-            total += unpack(message, len(total), self.compression)
-        return total.div_(self.transport.num_workers)
+            total += unpack(message, like, self.compression)
+        return total.div_(self.transport.num_workers).to(like.dtype)
 
 
 class Transport:
@@ -166,8 +167,9 @@ class Transport:
             return
         with self.timed():
             total = rows[0] if self.num_local == 1 else rows.sum(0)
+            self._scale_(total)
             self._all_reduce(total, all_reduce)
-            total.div_(self.num_workers)
+            self._mean_of_scaled_(total)
             if self.num_local > 1:
                 rows.copy_(total.expand_as(rows))
         self._count(self.num_workers * rows[0].nbytes)
@@ -179,7 +181,7 @@ class Transport:
             packed = self._post_packed(rows, compression)
             self.communication_is_known &= packed.request is None
             return packed
-        total = rows.sum(0)
+        total = self._scale_(rows.sum(0))
         shard, request = self.members.shard(total), None
         with self.timed():
             if self.world_size > self.members.processes and shard.numel():
@@ -313,7 +315,7 @@ class Transport:
         for each in tensors if self.world_size > 1 else ():
             # Of an expanded tensor, what it has in memory: elements that share a place cannot be copied into.
             tensor = each[tuple(slice(None) if stride else slice(1) for stride in each.stride())]
-            sent = tensor.detach().to(self.clocks.device).contiguous()
+            sent = tensor.detach().to(self.clocks.device).resolve_conj().resolve_neg().contiguous()
             dist.broadcast(sent.as_strided((sent.numel(),), (1,)).view(torch.uint8), group=self.group, group_src=0)
             tensor.copy_(sent)
 
@@ -351,6 +353,19 @@ class Transport:
             place = inbox[receiver % self.num_local, : shards.shape[-1]]
             return [dist.P2POp(dist.irecv, place, group=group, tag=tag, group_peer=source)]
         return []
+
+    @property
+    def _scale(self) -> int:
+        """The smallest power of two that is at least K, by which division is exact."""
+        return 1 << (self.num_workers - 1).bit_length()
+
+    def _scale_(self, total: Tensor) -> Tensor:
+        """Divide the sum of the local rows, in place, so that the sum of all overflows only where their mean does."""
+        return total.div_(self._scale) if self.num_workers > 1 else total
+
+    def _mean_of_scaled_(self, total: Tensor) -> Tensor:
+        """Make the sum of what `_scale_` has divided the mean over all workers, in place."""
+        return total if self._scale == self.num_workers else total.div_(self.num_workers / self._scale)
 
     def _all_reduce(self, total: Tensor, name: str) -> None:
         """Replace a vector by its sum over the processes of other workers with this one's index, in place."""

@@ -6,7 +6,6 @@ one optimizer over the whole buffer steps every worker.
 
 import copy
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from hashlib import sha256
 from itertools import pairwise
@@ -37,95 +36,35 @@ class Workers:
         self._rows = row_like(trainable(model), num_local)
         self.models = [model, *(copy.deepcopy(model) for _ in range(num_local - 1))]
         self.parameters = [trainable(each) for each in self.models]
-        self.grads = torch.zeros_like(self._rows)
         self._rows.grad = self.grads
-        for index, parameters in enumerate(self.parameters):
-            _bind(parameters, self._rows.data[index])
-            for parameter, place in places(parameters, self.grads[index]):
+        for parameters, row, gradients in zip(self.parameters, self._rows.data, self.grads, strict=True):
+            copy_into(parameters, row)
+            bind(parameters, row)
+            for parameter, place in places(parameters, gradients):
                 parameter.grad = place
         self._split: list[nn.Parameter] = []
-        self._addresses = [parameter.data_ptr() for parameter in self.parameters[0]]
 
-    @classmethod
-    def attach(cls, model: nn.Module) -> "Workers":
-        """One worker that is `model` itself, for a training loop with an optimizer over the model's parameters.
+    @cached_property
+    def grads(self) -> Tensor:
+        """The gradients of the local workers, [k, P]."""
+        return torch.zeros_like(self._rows)
 
-        The parameters become views of the row in place; their gradients stay separate tensors, because such loops
-        discard them (`zero_grad`) and may leave some out.
-        """
-        workers = cls(model, 1)
-        workers.rows.grad = None
-        for parameter in workers.parameters[0]:
-            parameter.grad = None
-        return workers
+    @property
+    def grads_to_average(self) -> Tensor:
+        """What an average of the gradients averages."""
+        return self.grads
 
     @property
     def rows(self) -> nn.Parameter:
         return self._rows
 
-    def write_back(self) -> None:
-        """Let the parameters have the values of the rows: they are views of them."""
-
-    def shown(self) -> AbstractContextManager[None]:
-        """In the block the parameters have the values of the rows, as always."""
-        return nullcontext()
-
-    def are_bound(self) -> bool:
-        """Whether all parameters of worker 0 are still stored in its row; cheap enough to ask in every step."""
-        return [parameter.data_ptr() for parameter in self.parameters[0]] == self._addresses
-
-    def unbound(self) -> list[nn.Parameter]:
-        """The parameters of worker 0 that are stored elsewhere now, for the error."""
-        pairs = zip(self.parameters[0], self._addresses, strict=True)
-        return [parameter for parameter, address in pairs if parameter.data_ptr() != address]
-
     def sha256(self) -> str:
         """SHA-256 of the bytes of the first worker's row."""
         return sha256(self.rows.data[0].cpu().view(torch.uint8).numpy()).hexdigest()
 
-    def spread(self, state: Any) -> Any:
-        """A state with rows [..., P] as a checkpoint is to have them."""
-        return state
-
-    def gathered(self, state: Any) -> Any:
-        """What `spread` was given."""
-        return state
-
     def gradient_places(self, index: int) -> list[tuple[nn.Parameter, Tensor]]:
         """The parameters of local worker `index`, each with its part of the row of `grads`."""
         return list(places(self.parameters[index], self.grads[index]))
-
-    def pack_gradients(self) -> Tensor:
-        """The gradients of an attached model as [1, P]; zeros where a parameter has none.
-
-        Raises RuntimeError for a sparse gradient.
-        """
-        for parameter, place in self._places_of_gradients:
-            if parameter.grad is None:
-                place.zero_()
-            elif parameter.grad.layout is not torch.strided:
-                name = next(name for name, each in self.models[0].named_parameters() if each is parameter)
-                raise RuntimeError(f"the gradient of {name} is sparse and cannot be averaged, allowed: sparse=False, "
-                                   "or a method that averages parameters only, such as LocalSGD")  # fmt: skip
-            elif parameter.grad is not place:
-                place.copy_(local(parameter.grad))
-        return self.grads
-
-    def unpack_gradients(self) -> None:
-        """Make `grads` [1, P] the parameters' gradients; one without a gradient gets one only if it is not all zero.
-
-        The loop's next gradient may be added to them, or replace them.
-        """
-        for parameter, place in self._places_of_gradients:
-            if parameter.grad is not None or place.count_nonzero():
-                self._give(parameter, place)
-
-    def _give(self, parameter: nn.Parameter, gradient: Tensor) -> None:
-        parameter.grad = gradient
-
-    @cached_property
-    def _places_of_gradients(self) -> list[tuple[nn.Parameter, Tensor]]:
-        return self.gradient_places(0)
 
     def split(self) -> list[nn.Parameter]:
         """One parameter [P] per worker, a view of its row, for an optimizer that steps workers separately.
@@ -144,12 +83,8 @@ class Workers:
         if self._split:
             for index, parameter in enumerate(self._split):
                 parameter.grad = self.grads[index] if index in chosen else None
-        elif self.rows.grad is not None:
+        else:
             raise UserError("workers that step separately need an optimizer with one parameter per worker")
-        elif not chosen:
-            self.grads.zero_()
-            for parameter in self.parameters[0]:
-                parameter.grad = None
 
     @property
     def num_local(self) -> int:
@@ -173,7 +108,7 @@ class Workers:
 
     def _weights_of(self, *layers: type[nn.Module]) -> Tensor:
         weights = {id(layer.weight) for layer in self.models[0].modules() if isinstance(layer, layers)}
-        chosen = torch.zeros_like(self.grads[0])
+        chosen = torch.zeros_like(self.rows.data[0])
         for parameter, place in places(self.parameters[0], chosen):
             place.fill_(id(parameter) in weights)
         return chosen
@@ -248,7 +183,13 @@ def places(parameters: Sequence[nn.Parameter], row: Tensor) -> Iterator[tuple[nn
         offset += own.numel()
 
 
-def _bind(parameters: Sequence[nn.Parameter], row: Tensor) -> None:
+def copy_into(parameters: Sequence[nn.Parameter], row: Tensor) -> None:
+    """Copy parameters, or what of them is in this process, into their parts of `row` [P]."""
     for parameter, place in places(parameters, row):
-        place.copy_(parameter.data)
+        place.copy_(local(parameter.data))
+
+
+def bind(parameters: Sequence[nn.Parameter], row: Tensor) -> None:
+    """Make the parameters views of `row` [P], with its values."""
+    for parameter, place in places(parameters, row):
         parameter.data = place

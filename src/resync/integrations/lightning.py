@@ -77,9 +77,12 @@ class Strategy(DDPStrategy):
         self.sync = self.attach(self.lightning_module, self.optimizers[0])
         self._training = True
 
-    def on_train_end(self) -> None:
-        self.sync.finish()
-        self._training = False
+    def teardown(self) -> None:
+        """Leave the average in every worker: here, since the end of a loop may be that of the learning rate finder."""
+        if self._training:
+            self._training = False
+            self.sync.finish()
+        super().teardown()
 
     def on_exception(self, exception: BaseException) -> None:
         super().on_exception(exception)

@@ -99,6 +99,8 @@ class Trainer(transformers.Trainer):
 
     def begin(self) -> None:
         optimizer, resumed = self.optimizer.optimizer, self._resumed_from
+        if self._training:  # auto_find_batch_size begins again, where the memory has not sufficed
+            self.sync.detach()
         if self._has_shards and self.args.load_best_model_at_end:
             raise ValueError("load_best_model_at_end: found a sharded model, allowed: false")
         if self._has_shards and resumed:

@@ -102,7 +102,7 @@ class ADPSGD(Algorithm):
         )
         [received] = exchange.wait()
         for index in self.transport.here(pairs):
-            self.x[index].add_(received[index]).div_(2)
+            self.x[index].div_(2).add_(received[index], alpha=0.5)
         exchange.release()
         self._copy(self.transport.here(starting))
 

@@ -191,7 +191,7 @@ class AsynchronousPairs(Algorithm):
             return self.published.detach().to("cpu", copy=True)
 
     def _move(self, mine: Tensor, theirs: Tensor) -> None:
-        half = theirs.sub_(mine).div_(2).to(self.published.device)
+        half = theirs.div_(2).sub_(mine, alpha=0.5).to(self.published.device)
         self.transport.count_message(mine)
         with self._changed:
             self.published.add_(half)

@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
+from resync.errors import UserError
 from resync.run.clock import VirtualClock
 
 
@@ -133,7 +134,7 @@ class Algorithm:
         if self.averaged_by_engine:
             self.transport.count_average(self.workers.grads)
         else:
-            self.transport.mean_(self.workers.grads, all_reduce)
+            self.transport.mean_(self.workers.grads_to_average, all_reduce)
 
     def receive(self) -> None:
         """Receive the messages in flight, between two steps. Collective."""
@@ -211,7 +212,10 @@ class Algorithm:
 
     def _restore(self, name: str, value: Any) -> None:
         if isinstance(value, Tensor):
-            getattr(self, name).copy_(value)
+            own = getattr(self, name)
+            if own.shape != value.shape:
+                raise UserError(f"{name}: found shape {list(value.shape)}, allowed: {list(own.shape)}")
+            own.copy_(value)
         else:
             setattr(self, name, _copy(value))
 

@@ -27,6 +27,10 @@ class DiLoCoProgress(DiLoCo):
         self.reference = options.reference
         self.progress = 0.0
 
+    @property
+    def outer_step_follows_lr(self) -> bool:
+        return True
+
     def after_step(self, lr: float) -> bool:
         self.progress += lr
         return super().after_step(lr)

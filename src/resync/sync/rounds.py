@@ -1,6 +1,7 @@
 """Rounds of local steps: when one starts and when it ends."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import ClassVar
 
 from resync.formulas.periods import Period, round_length
@@ -16,6 +17,13 @@ class Rounds(Algorithm):
         super().__init__(training)
         self.period = period
         self.local_steps = 0
+        self.before_end_of_round: Callable[[], None] | None = None
+        """Called when a round ends, before its communication."""
+
+    @property
+    def outer_step_follows_lr(self) -> bool:
+        """Whether the end of a round depends on the learning rates of its steps, so that all workers need the same."""
+        return False
 
     def after_step(self, lr: float) -> bool:
         if self.local_steps == 0:
@@ -24,6 +32,8 @@ class Rounds(Algorithm):
         self.local_steps += 1
         if self.local_steps < self.h:
             return False
+        if self.before_end_of_round:
+            self.before_end_of_round()
         self.end_round()
         self.local_steps = 0
         self.rounds += 1

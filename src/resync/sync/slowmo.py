@@ -46,6 +46,10 @@ class SlowMo(Rounds):
         self.momentum = torch.zeros_like(self.anchor)
 
     @property
+    def outer_step_follows_lr(self) -> bool:
+        return self.scaled
+
+    @property
     def one_gradient(self) -> bool:
         return self.base.one_gradient
 

@@ -261,6 +261,10 @@ class Synchronised:
             self.algorithm.synchronise()
         self.detach()
 
+    def take_parameters(self) -> None:
+        """Take the parameters as they are for this worker's own, where they were set in place between two steps."""
+        self._guard.remember(self.steps)
+
     def detach(self) -> None:
         """Detach from the optimizer and leave this worker as it is: after an error, where the ranks cannot `finish`.
 

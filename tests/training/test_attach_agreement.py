@@ -484,7 +484,8 @@ def test_parameters_that_move_without_a_step_are_an_error(name):
         for call in (sync.consensus().__enter__, sync.finish, sync.state_dict):
             with pytest.raises(RuntimeError, match=rf"^rank 0, .*: a.weight has changed and sync.steps, {steps}, has"):
                 call()
-        sync.detach()
+        sync.take_parameters()
+        sync.finish()
 
 
 def test_a_rate_that_rises_within_a_round_is_warned_of_once():

@@ -355,10 +355,16 @@ def test_lightning_fits_a_module_again_after_an_error():
 
 def test_lightnings_learning_rate_finder_trains_within_a_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
+
+    class Set(lightning.Callback):
+        def on_train_end(self, trainer: Any, module: Any) -> None:
+            nn.init.zeros_(next(module.parameters()))
+
     module, finder = Module(lr=LR), LearningRateFinder(num_training_steps=3)
     module.lr = LR
-    strategy = fit_alone(module, callbacks=[finder])
+    strategy = fit_alone(module, callbacks=[finder, Set()])
     assert strategy.sync.steps == 2
+    assert not next(module.parameters()).any()
     assert len(finder.optimal_lr.results["lr"]) >= 3
     assert not list(tmp_path.glob(".lr_find*"))
 

@@ -238,7 +238,7 @@ class Guard:
                 raise RuntimeError(
                     f"{self._name(parameter)} has changed and sync.steps, {steps}, has not: another optimizer took "
                     "steps, or this one without torch's hooks, or values were set or loaded; load them before "
-                    "attaching, or with sync.load_state_dict() after them"
+                    "attaching, or with sync.load_state_dict() after them, or sync.take_parameters()"
                 )
 
     def _norms(self) -> list[float]:

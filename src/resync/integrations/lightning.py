@@ -77,6 +77,11 @@ class Strategy(DDPStrategy):
         self.sync = self.attach(self.lightning_module, self.optimizers[0])
         self._training = True
 
+    def on_train_end(self) -> None:
+        """Take for the worker's parameters what callbacks have set, such as an average of its weights."""
+        if self._training and self.sync.steps:
+            self.sync.take_parameters()
+
     def teardown(self) -> None:
         """Leave the average in every worker: here, since the end of a loop may be that of the learning rate finder."""
         if self._training:

@@ -140,6 +140,8 @@ class Trainer(transformers.Trainer):
 
     def finish(self) -> None:
         if self._training:
+            if self.sync.steps:
+                self.sync.take_parameters()  # callbacks may have set them, as to an average of the weights
             self.sync.finish()
             self._training = False
 

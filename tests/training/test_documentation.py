@@ -2,9 +2,13 @@
 
 import re
 import runpy
+import shutil
+import subprocess
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
 
+import torch
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from resync.sync import options
@@ -13,6 +17,16 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/library.md").read_text()
 [SCRIPT] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 ALGORITHMS = re.findall(r"\| `(resync\.\w+\(.*?\))` \|", PAGE)
+LOOP = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+T, W = 60, 2
+model, loss, evaluate = torch.nn.Linear(2, 1), torch.nn.MSELoss(), lambda model: print(sync)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.008)
+scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, T)
+loader = [(torch.ones(4, 2), torch.ones(4, 1))] * T
+"""
+"""What the lines of README attach to."""
 
 
 def test_every_algorithm_is_in_the_table():
@@ -55,3 +69,36 @@ def launch(script: Path, processes: int) -> None:
 def _run(script: str) -> None:
     """The launcher sends back what this returns: nothing, for modules cannot be sent."""
     runpy.run_path(script, run_name="__main__")
+
+
+def patched(program: str, stub: str) -> None:
+    """Write what stands for a foreign program, and change it as docs/trainers.md says."""
+    pattern = rf"```diff\n(--- a/{program}\n.*?)```"
+    [patch] = re.findall(pattern, (ROOT / "docs/trainers.md").read_text(), re.DOTALL)
+    Path(program).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(ROOT / "tests/data" / stub, program)
+    subprocess.run(["git", "apply", "-"], input=patch, text=True, check=True)
+
+
+def test_nanogpt_with_the_patch_of_the_page_saves_and_resumes_alike_on_all_ranks(tmp_path, capfd, monkeypatch):
+    """Each rank draws its own batches also to evaluate; the best step must be the same for all."""
+    monkeypatch.chdir(tmp_path)
+    patched("train.py", "nanogpt_train.txt")
+    for init_from in ("scratch", "resume"):
+        monkeypatch.setenv("INIT_FROM", init_from)
+        launch(Path("train.py"), processes=2)
+        printed = capfd.readouterr().out
+        said = Counter(re.findall(r"step \d+: train loss \d\.\d{4}, val loss \d\.\d{4}", printed))
+        assert {*said.values()} == {2}
+        saved = [torch.load(f"out/ckpt_{rank}.pt") for rank in (0, 1)]
+        assert saved[0]["iter_num"] == saved[1]["iter_num"] > 0
+    resumed = dict(re.findall(r"rank (\d) resumes after step (\d+)", printed))
+    assert resumed.keys() == {"0", "1"}
+    assert len({*resumed.values()}) == 1
+
+
+def test_the_lines_of_readme_belong_into_an_ordinary_loop(tmp_path, capfd):
+    [lines] = re.findall(r"```python\n(import resync\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "script.py").write_text(LOOP + lines)
+    launch(tmp_path / "script.py", processes=1)
+    assert "step 60 of 60" in capfd.readouterr().out

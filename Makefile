@@ -1,7 +1,7 @@
 # Two commands, and more tests or fewer. All but test-gpu first set up .venv from requirements.lock, once.
 #   make reproduce              all figures, tables and the audit at smoke scale (SCALE=mini for real data): resync run
 #   make report-reference       draws the figures, tables, audits and pages of results/reference again, without training,
-#                               in .reference/, and fails if they are not those committed
+#                               in .reference/, says where, and fails if they are not those committed
 #   make reference SCALE=mini   adds the runs of results/mini to results/reference, and renews what is drawn from it
 #   make test                   style, types, and the tests but for those that take long for what they guard
 #   make test-all               all tests
@@ -37,7 +37,7 @@ reproduce: .venv/installed
 
 report-reference: .venv/installed
 	@rm -rf .reference
-	@$(BIN)/resync reference check --into .reference && echo 'Look at .reference/results/*/site/index.html'
+	@$(BIN)/resync reference check --into .reference
 
 reference: .venv/installed
 	@$(BIN)/resync reference renew --scale $(SCALE)

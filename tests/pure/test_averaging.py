@@ -42,6 +42,14 @@ def test_two_peers_do_not_average_exactly_on_either_exponential_graph():
         assert errors[-2:] == pytest.approx(expected, abs=5e-4)
 
 
+@pytest.mark.parametrize("topology", ["exponential", "directed_exponential", "hypercube", "base_graph"])
+@pytest.mark.parametrize("workers", [8, 16, 32, 64])
+def test_an_exact_average_leaves_nothing(topology, workers):
+    errors = averaging_errors(mixing_run(topology, workers, peers=1), 12)
+    assert errors[5] > 0 or workers < 64
+    assert set(errors[6:]) == {0}
+
+
 def test_a_random_graph_has_the_mean_over_draws():
     values = np.random.default_rng(0).normal(size=(16, 64))
     left = [deviation(averaging.average(values, "random", 4, seed=seed).values[4]) for seed in range(DRAWS)]

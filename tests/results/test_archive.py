@@ -131,13 +131,14 @@ def test_a_committed_archive_is_checked(repository: ArchiveFolders, capsys: pyte
     (repository.figures / "smoke/toy/old.csv").write_text("")
     Path("README.md").write_text("12<!--=smoke/environment/runs--> or 13<!--=smoke/environment/runs--> runs")
     assert call("reference", "--into", "drawn", "check") == 1
-    *_, first, second, third, count, quote = capsys.readouterr().out.splitlines()
+    *_, first, second, third, count, quote, drawn = capsys.readouterr().out.splitlines()
     assert first == f"{repository.figures}/smoke/toy/fig5.png: drawn, and not committed"
     assert second == f"{repository.figures}/smoke/toy/old.csv: committed, and not drawn any more"
     assert third.startswith(f"{table}: line ")
     assert count == "smoke: 3 files differ"
     assert quote == "README.md:1: smoke/environment/runs: found 13, allowed: 12 as rounded"
-    assert Path("drawn/results/smoke/site/index.html").exists()
+    assert drawn == f"drawn: {Path('drawn/results/smoke/site/index.html').resolve()}"
+    assert Path(drawn.removeprefix("drawn: ")).exists()
 
 
 def test_verbs_read_the_archive_where_there_are_no_results(
@@ -252,8 +253,19 @@ def test_nothing_is_replaced_without_runs(
     ("name", "first", "second", "expected"),
     [
         ("a.json", '{"mean": 0.30000000000000004}', '{"mean": 0.3}', ""),
-        ("a.json", '{"mean": 0.3001}', '{"mean": 0.3}', "line 1: committed "),
-        ("a.md", "one\ntwo\n", "one\n", "2 lines committed, 1 drawn"),
+        ("a.json", '{"mean": 0.3001}', '{"mean": 0.3}', "mean: committed '0.3001', drawn '0.3'"),
+        ("a.json", '{"a": [{"ours": 1.0}]}', '{"a": [{"mean": 1.0}]}', "committed a[0].ours: '1.0', drawn a[0].mean: "),
+        ("a.json", '{"a": [{"of": {"mean": 2.2e-16}, "at": 1}]}', '{"a": [{"of": {"mean": 0}, "at": 1}]}', ""),
+        (
+            "a.json",
+            '{"a": [{"of": {"mean": 2.2e-13}, "at": 1}]}',
+            '{"a": [{"of": {"mean": 0}, "at": 1}]}',
+            "a[0].of.mean",
+        ),
+        ("a.csv", "x,y\na,1.0\nb,2.2e-16\n", "x,y\na,1.0\nb,-2.2e-16\n", ""),
+        ("a.csv", "x,y\na,1.0\nb,2.2e-13\n", "x,y\na,1.0\nb,-2.2e-13\n", "line 3, column 2: committed '2.2e-13'"),
+        ("a.csv", "x,y\n1.0,2.2e-16\n", "x,y\n1.0,0.0\n", "line 2, column 2: committed '2.2e-16', drawn '0.0'"),
+        ("a.md", "one\ntwo\n", "one\n", "committed line 2: 'two', drawn its end"),
         ("a.md", "holds at -1e-3", "holds at -0.001", ""),
         ("a.md", "holds", "fails", "line 1: committed 'holds', drawn 'fails'"),
         ("a.svg", '<g id="p1f"/><use href="#p1f"/>', '<g id="p2a"/><use href="#p2a"/>', ""),
@@ -490,6 +502,19 @@ def test_an_archive_is_equal_to_its_runs(
         code, found = compared(capsys, side, place.archive)
         assert (code, found["equal"], found["compared"]) == (0, True, 12)
         assert found["values"] == found["settings"] == found["verdicts"] == []
+
+
+def test_what_is_zero_up_to_rounding_is_equal(
+    suite: Suite, results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    copy = shutil.copytree(results, tmp_path / "copy")
+    one, other = suite.runs("toy", "smoke", "vit", "h4")
+    for side, left in ((copy, 2.2e-16), (results, -4.4e-16)):
+        synthetic.rewrite(side / one.directory, final={"consensus_distance": 1.0})
+        synthetic.rewrite(side / other.directory, final={"consensus_distance": left})
+    assert compared(capsys, copy, results)[1]["values"] == []
+    synthetic.rewrite(results / other.directory, final={"consensus_distance": 2.2e-13})
+    assert [each["differing"] for each in compared(capsys, copy, results)[1]["values"]] == [1]
 
 
 def test_differences_of_runs_settings_values_and_verdicts(

@@ -20,7 +20,7 @@ numbers = st.floats(-1e6, 1e6)
 def test_notation():
     assert SeedValues.of([80.92, 80.97, 81.02]).text() == "80.970 ± 0.050 (n=3)"
     assert SeedValues.of([340.0, 384.0, 430.0]).text() == "385 ± 45 (n=3)"
-    assert SeedValues.of([0.1 + 0.2, 0.3]).text() == "0.300000 ± 0.000000 (n=2)"
+    assert SeedValues.of([0.1 + 0.2, 0.3]).text() == "0.30 ± 0.00 (n=2)"
     assert SeedValues.of([129.0, 129.0, 130.0]).text(0) == "129 ± 1 (n=3)"
     assert SeedValues.of([80.97]).text() == "80.97 (n=1)"
     assert SeedValues.of([]).text() == ""
@@ -31,6 +31,12 @@ def test_notation():
     assert as_published(10.4) == "10.4"
     assert number(-0.001) == "0.00"
     assert number(math.inf) == "∞"
+
+
+def test_equal_values_have_no_deviation():
+    share = 100 / 2340  # whose sum of six, divided by six, is another number
+    assert SeedValues.of([share] * 6).std == SeedValues.of([0.1 + 0.2, 0.3]).std == 0
+    assert SeedValues.of([share, share * (1 + 1e-12)]).std > 0
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])

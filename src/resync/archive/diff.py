@@ -17,6 +17,7 @@ from resync.audit import audit
 from resync.data_sets.readers import EXECUTION
 from resync.errors import UserError
 from resync.files import read_bytes
+from resync.formulas.rounding import ROUNDING
 from resync.metrics.registry import METRICS
 from resync.paper import Suite
 from resync.results.errors import MissingRun
@@ -140,12 +141,18 @@ def _values(common: Sequence[str], runs: Sequence[Mapping[str, RunResult]], limi
         for side in runs
     )
     pairs = one.merge(other, how="outer", on=keys)
+    # What is left of larger numbers, such as the error of an exact average, may be all rounding.
+    sizes = pairs[["value_x", "value_y"]].abs().max(axis=1).replace(np.inf, np.nan)
+    column = [pairs["series"].str.rsplit("/", n=1).str[0], pairs["metric"]]
+    pairs["floor"] = (ROUNDING * sizes.groupby(column).transform("max")).fillna(0.0)
     for (series, metric), both in pairs.groupby(["series", "metric"]):
         declared = METRICS.get(str(metric))
         if declared and declared.depends_on == "hardware" and not limits.times:
             continue
         values = both[["value_x", "value_y"]]
-        equal = np.isclose(values["value_x"], values["value_y"], rtol=limits.tolerance, atol=0.0, equal_nan=True)
+        equal = np.isclose(
+            values["value_x"], values["value_y"], rtol=limits.tolerance, atol=both["floor"], equal_nan=True
+        )
         means, spread = values.mean(skipna=False), values.std(skipna=False).max()
         if not equal.all() and not (limits.spreads and _in_spreads(means.tolist(), spread) <= limits.spreads):
             yield {

@@ -29,6 +29,7 @@ from resync.audit.verdicts import (
     UNTESTED,
     Verdict,
 )
+from resync.formulas import rounding
 from resync.metrics.registry import METRICS
 from resync.paper.claim import LEAST_SEEDS, REDUCED, Claim, CurveTest, fingerprints
 from resync.paper.paper import Paper
@@ -201,7 +202,8 @@ def _too_few(claim: Claim, test: Test, series: list[ClaimSeries]) -> Iterator[Ve
 def _effect(claim: Claim, test: Test, better: ClaimSeries, than: ClaimSeries) -> Effect:
     if claim.is_exact:
         sign = 1 if claim.direction == "higher" else -1
-        return Effect(better.name, than.name, sign * (better.evidence.mean - than.evidence.mean))
+        ours, theirs = (sign * side.evidence.mean for side in (better, than))
+        return Effect(better.name, than.name, rounding.difference(ours, theirs))
     compared = samples(test, better, than)
     n = compared[0].n, compared[-1].n
     if test == "ranks":

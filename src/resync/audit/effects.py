@@ -18,6 +18,7 @@ from pydantic import BeforeValidator
 from scipy.special import betaincinv, nctdtr, stdtr, stdtrit
 
 from resync.audit.verdicts import quantile, welch_error
+from resync.formulas import rounding
 from resync.paper.claim import LEAST_SEEDS
 from resync.results.seed_values import SeedValues
 
@@ -89,7 +90,7 @@ class Estimate:
 def welch(better: SeedValues, than: SeedValues) -> Estimate:
     """The difference of two means with unequal variances (Welch 1947); needs at least 2 values each."""
     error, degrees = welch_error(*((side.std**2 / side.n, side.n - 1) for side in (better, than)))
-    return Estimate(better.mean - than.mean, error, degrees)
+    return Estimate(rounding.difference(better.mean, than.mean), error, degrees)
 
 
 def paired(differences: SeedValues) -> Estimate:
@@ -109,7 +110,7 @@ def ranks(better: SeedValues, than: SeedValues, at_least: float) -> tuple[float,
         return float(mannwhitneyu(shifted, than.values, alternative=alternative, method="exact").pvalue)
 
     medians = [median(side.values) for side in (better, than)]
-    difference = medians[0] - medians[1] if all(map(math.isfinite, medians)) else math.nan
+    difference = rounding.difference(*medians) if all(map(math.isfinite, medians)) else math.nan
     return difference, None, None, p(at_least, "greater"), p(at_least, "less"), p(min(at_least, 0.0), "less")
 
 

@@ -20,6 +20,7 @@ from resync.audit.verdicts import (
     Tolerance,
     Verdict,
 )
+from resync.formulas import rounding
 from resync.paper.logs import LogComparison, LogGroup
 from resync.paper.paper import Paper
 from resync.results.errors import ResultsError
@@ -43,7 +44,7 @@ def log_row(paper: Paper, group: LogGroup, results: Path) -> ValueRow:
             "verified" if verdict.word == AGREES else "unverified", group.source, SCALE, group.std, group.n,
         ),
         ours=_ours(evidence, group),
-        difference=evidence.mean - group.mean if known else None,
+        difference=rounding.difference(evidence.mean, group.mean) if known else None,
         **verdict_fields(verdict, tolerance),
     )  # fmt: skip
 

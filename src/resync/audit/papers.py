@@ -35,6 +35,7 @@ from resync.audit.verdicts import (
     Target,
     Verdict,
 )
+from resync.formulas.rounding import difference
 from resync.metrics.registry import EXACT, METRICS
 from resync.paper import Suite
 from resync.paper.claim import LEAST_SEEDS
@@ -206,4 +207,4 @@ def _planned_row(runs: Sequence[Run], value: PublishedValue, names: dict[str, An
 
 
 def _difference(ours: float, published: float | None) -> float | None:
-    return None if published is None or not math.isfinite(ours) else ours - published
+    return None if published is None or not math.isfinite(ours) else difference(ours, published)

@@ -10,6 +10,7 @@ from typing import Literal
 
 from resync.audit.rows import Ours, ours_of
 from resync.audit.values import BEFOREHAND, known_beforehand, measured
+from resync.formulas.rounding import difference
 from resync.metrics.registry import METRICS
 from resync.paper.claim import Claim
 from resync.paper.paper import Blocks, Paper
@@ -113,7 +114,7 @@ def samples(test: Test, better: ClaimSeries, than: ClaimSeries) -> list[SeedValu
         return [SeedValues.of(ours.values()), SeedValues.of(theirs.values())]
     blocks: dict[object, list[float]] = defaultdict(list)
     for seed in sorted(ours.keys() & theirs.keys()):
-        blocks[better.block_of[seed]].append(ours[seed] - theirs[seed])
+        blocks[better.block_of[seed]].append(difference(ours[seed], theirs[seed]))
     return [SeedValues.of(map(fmean, blocks.values()))]
 
 

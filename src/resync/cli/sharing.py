@@ -129,6 +129,7 @@ def _renew(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> int:
     from tempfile import TemporaryDirectory
 
+    from resync.archive.build import drawn_place
     from resync.archive.page_blocks import outdated
     from resync.archive.reference import check, other_versions, place_of, wrong_quotes_in
 
@@ -150,6 +151,9 @@ def _check(options: argparse.Namespace) -> int:
         wrong = [*wrong_quotes_in(_pages(), scales, place, into), *outdated(_pages(), suite, place)]
     for line in wrong:
         print(line)
+    if options.into:
+        for scale in scales:
+            print(f"drawn: {drawn_place(into).archive / scale / 'site/index.html'}")
     return 1 if differs or wrong else 0
 
 

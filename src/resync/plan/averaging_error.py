@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from resync.errors import UserError
 from resync.formulas.mixing import matrix
+from resync.formulas.rounding import without_noise
 from resync.formulas.topology import resolve
 from resync.run import Run
 
@@ -47,5 +48,6 @@ def _errors(
     product, errors = np.eye(workers), [1.0]
     for k in range(mixes):
         product = matrix(topology, workers, k, peers, mixing_weights=mixing_weights, seed=seed) @ product
-        errors.append(float(np.linalg.svd(product, compute_uv=False)[1] ** 2))
+        largest, second, *_ = map(float, np.linalg.svd(product, compute_uv=False))
+        errors.append(without_noise(second, largest) ** 2)
     return np.array(errors)

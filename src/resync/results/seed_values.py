@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
+from resync.formulas.rounding import without_noise
+
 _MOST_DECIMALS = 6
 
 
@@ -29,10 +31,11 @@ class SeedValues:
 
     @property
     def std(self) -> float:
-        """Sample standard deviation (n - 1); NaN with fewer than two seeds."""
+        """Sample standard deviation (n - 1), 0 if it is only rounding; NaN with fewer than two seeds."""
         if self.n < 2 or not self.finite:
             return math.nan
-        return math.sqrt(math.fsum((value - self.mean) ** 2 for value in self.values) / (self.n - 1))
+        std = math.sqrt(math.fsum((value - self.mean) ** 2 for value in self.values) / (self.n - 1))
+        return without_noise(std, max(self.values, key=abs))
 
     @property
     def finite(self) -> bool:

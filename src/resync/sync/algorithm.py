@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from math import inf
+from math import inf, sqrt
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -183,11 +183,18 @@ class Algorithm:
 
     @torch.no_grad()
     def squared_distances(self) -> Tensor:
-        """The squared L2 distance of each local worker's own parameters from the average of all, float64 [k]."""
+        """The squared L2 distance of each local worker's own parameters from the average of all, float64 [k].
+
+        It is 0 where it is no more than the rounding of a sum over the workers, which equal workers have, too.
+        """
         mean = self.rows.clone()
         with self.transport.uncounted():
             self.to_consensus(mean)
-        return torch.linalg.vector_norm(self.own_rows() - mean, dim=1, dtype=torch.float64).square()
+        distances, sizes = (
+            torch.linalg.vector_norm(of, dim=1, dtype=torch.float64) for of in (self.own_rows() - mean, mean)
+        )
+        rounding = torch.finfo(mean.dtype).eps * sqrt(self.transport.num_workers) * sizes
+        return distances.where(distances > rounding, 0.0).square()
 
     def to_consensus(self, rows: Tensor) -> None:
         """Overwrite `rows` with the average over all workers, and change nothing else."""

@@ -4,17 +4,19 @@ The rules call these functions with the names in a target. Paths are relative to
 """
 
 import hashlib
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from resync.files import write_text
+from resync.files import read_json, write_text
 from resync.paper import Suite
 from resync.paper.paper import Item
 from resync.plan.rehearsed import NAME, failures, shapes
 from resync.results import state
+from resync.results.summary import NAME as SUMMARY
 from resync.run import Run
 from resync.run.parts import KindOptions
 from resync.settings.errors import ConfigError, not_among, suggestion
@@ -65,6 +67,28 @@ class Targets:
         if directory not in self._yaml:
             self._yaml[directory] = self.run(directory).to_yaml()
         return self._yaml[directory]
+
+    def kept(self, run: Run, forced: Collection[str]) -> Literal["trained", "imported"] | None:
+        """Whether a run has all results of its declared configuration, or an imported log of whatever configuration.
+
+        The times of its files, which may have been copied, then say nothing. None if it or the run from whose model it
+        starts is among `forced`, the rules and files that Snakemake is to make in any case, or has no such results.
+        """
+        directory = f"results/{run.directory}"
+        made = [f"{directory}/{name}" for name in RUN_FILES]
+        if not {"train", *made}.isdisjoint(forced) or not all(map(os.path.exists, made)):
+            return None
+        try:
+            summary = read_json(Path(directory, SUMMARY))
+        except (OSError, ValueError):
+            return None
+        if not isinstance(summary, dict):
+            return None
+        if summary.get("imported"):
+            return "imported"
+        start = self.run(f"results/{run.start_directory}") if run.start_directory else None
+        same = summary.get("config_hash") == run.hash and os.path.exists(f"results/{run.hash_file}")
+        return "trained" if same and (start is None or self.kept(start, forced)) else None
 
     def write_run_yaml(self, directory: str) -> None:
         """Write the `run.yaml` of a run that is to be trained, also if it was trained before with other settings."""

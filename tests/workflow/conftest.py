@@ -18,10 +18,13 @@ PAPERS = {"qsr": {"vit_b16_b4096", "vit_b16_b4096_rules", "two_processes"}, "ddp
 SOURCES = "Snakefile", "environment.yml", "src", "workflow", *(f"paper_configs/{name}" for name in ("scales", *PAPERS))
 
 FAKE_RESYNC = """
+import json
 import sys
 from pathlib import Path
 
 step, *flags = sys.argv[1:]
+if step == "data":
+    sys.exit(print(flags))
 given = {flag: value for flag, value in zip(flags, flags[1:]) if flag.startswith("--")}
 scale = given.get("--scale")
 stems = {
@@ -36,6 +39,9 @@ stems = {
 stem, endings = stems[step].rstrip("]").split("[")
 for ending in endings.split():
     Path(stem + ending).write_text(str(sys.argv))
+if step == "launch":
+    [hash] = Path(given["--out"]).glob("*.hash")
+    Path(given["--out"], "summary.json").write_text(json.dumps({"config_hash": hash.stem}))
 """
 
 

@@ -1,5 +1,7 @@
 """After a change, the affected steps are repeated and no others. Results are faked: nothing is trained here."""
 
+import os
+import random
 import re
 import shutil
 import subprocess
@@ -81,13 +83,18 @@ def test_a_deleted_export_is_made_again_and_nothing_else(finished):
     assert {job.rule for job in finished.jobs()} == {"collect"}
 
 
-def test_an_imported_run_is_not_trained(workflow):
-    run = load_suite(workflow.directory / "paper_configs").runs("qsr", "smoke", "vit_b16_b4096", "h4")[1]
+def test_an_imported_run_is_not_trained_also_with_another_configuration(workflow):
+    run, other = load_suite(workflow.directory / "paper_configs").runs("qsr", "smoke", "vit_b16_b4096", "h4")[1:3]
     directory = workflow.directory / "results" / run.directory
     directory.mkdir(parents=True)
-    for name in ("run.yaml", run.hash_file.name, "metrics.csv", "steps.csv", "summary.json"):
-        (directory / name).write_text(run.to_yaml())
-    assert workflow.jobs(f"results/{run.directory}/summary.json", f"results/{run.hash_file}") == []
+    for name in ("run.yaml", "metrics.csv", "steps.csv", "summary.json", run.hash_file.name):
+        (directory / name).write_text('{"imported": {"format": "csv"}}')
+    targets = f"results/{run.directory}/summary.json", f"results/{run.hash_file}"
+    assert workflow.jobs(*targets) == []
+    workflow.edit(EXPERIMENT, "data: {name: digits}", "data: {name: mnist_14}")
+    with_other = workflow.jobs(f"results/{run.directory}/summary.json", f"results/{other.directory}/summary.json")
+    assert {job.rule for job in with_other} == {"run_hash", "prepare", "train"}
+    assert {job.fields["wildcards"][-1] for job in with_other if job.rule == "train"} == {"2"}
 
 
 def test_another_alpha_trains_its_series_and_redoes_what_shows_it(finished):
@@ -155,12 +162,44 @@ def test_without_records_a_changed_run_is_trained_and_no_other(finished):
     assert trained(finished.jobs()) == {"vit_b16_b4096/qsr_h4"}
 
 
+@pytest.mark.parametrize("records", [True, False])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_no_run_is_trained_again_because_of_the_times_of_files(finished, records, seed):
+    """As after `cp`, `rsync` without times, or a download, with or without Snakemake's own folder."""
+    start = "vit_b16_b4096/parallel/seed0"
+    finished.edit(EXPERIMENT, r"label: QSR \(H_base=4\)", rf"\g<0>\n    start_from: {start}")
+    finished.edit(EXPERIMENT, "data: {name: digits}", "data: {name: mnist_14}")
+    finished.snakemake("qsr")
+    if not records:
+        shutil.rmtree(finished.directory / ".snakemake")
+    written = sorted(path for path in (finished.directory / "results").rglob("*") if path.is_file())
+    random.Random(seed).shuffle(written)
+    for time, path in enumerate(written):
+        os.utime(path, (time, time))
+    assert trained(finished.jobs("qsr")) == set()
+    finished.edit(EXPERIMENT, r"h_base: 4, alpha: [\d.]+", "h_base: 4, alpha: 0.009")
+    assert trained(finished.jobs("qsr")) == {"vit_b16_b4096/qsr_h4"}
+    (finished.directory / f"results/smoke/qsr/{start}/steps.csv").unlink()
+    assert trained(finished.jobs("qsr")) == {"vit_b16_b4096/parallel", "vit_b16_b4096/qsr_h4"}
+
+
+def test_a_run_whose_hash_was_written_before_an_interruption_is_trained(finished):
+    """Also if the new hash has the older time."""
+    finished.edit(EXPERIMENT, r"h_base: 4, alpha: [\d.]+", "h_base: 4, alpha: 0.009")
+    run = load_suite(finished.directory / "paper_configs").runs("qsr", "smoke", "vit_b16_b4096", "qsr_h4")[0]
+    finished.snakemake(f"results/{run.hash_file}")
+    assert trained(finished.jobs(f"results/{run.directory}/summary.json")) == {"vit_b16_b4096/qsr_h4"}
+
+
 def test_a_run_is_trained_again_when_the_run_that_it_starts_from_is(finished):
     start = "vit_b16_b4096/parallel/seed0"
     finished.edit(EXPERIMENT, r"label: QSR \(H_base=4\)", rf"\g<0>\n    start_from: {start}")
     finished.snakemake("qsr")
     (finished.directory / f"results/smoke/qsr/{start}/summary.json").unlink()
     assert trained(finished.jobs()) == {"vit_b16_b4096/parallel", "vit_b16_b4096/qsr_h4"}
+    finished.snakemake("qsr")
+    forced = finished.jobs("qsr", "-R", f"results/smoke/qsr/{start}/summary.json")
+    assert trained(forced) == {"vit_b16_b4096/parallel", "vit_b16_b4096/qsr_h4"}
 
 
 @pytest.mark.parametrize("force", ["-R train", "-R {folder}/summary.json", "-F", "-f", "-F --touch"])

@@ -40,9 +40,9 @@ rule run_hash:
 # `--resources` may limit what the scheduler grants.
 rule train:
     input:
-        hash=lambda names: f"results/{run_of(names).hash_file}",
-        data=lambda names: files.data_files(run_of(names)),
-        start=lambda names: files.start_files(run_of(names)),
+        hash=lambda names: of_training(names, [f"results/{run_of(names).hash_file}"]),
+        data=lambda names: of_training(names, files.data_files(run_of(names))),
+        start=lambda names: of_training(names, files.start_files(run_of(names))),
     output:
         expand("{run}/{file}", run=RUN, file=RUN_FILES, allow_missing=True),
     log:

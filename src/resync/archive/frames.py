@@ -59,7 +59,7 @@ def read_results(name: str, paper: str | None = None) -> Results:
             unpack(here, scale, results)
         files = sorted(results.glob(f"{scale}/{paper or '*'}/*/*/seed*/run.yaml"))
         states = [state_of(Run.from_file(file), results) for file in files]
-        values = [rows_of(state, state.result) for state in states if state.result]
+        values = [rows_of(state, state.result).to_pandas() for state in states if state.result]
     runs = [
         {"run": each.run.id, "paper": each.run.paper, "experiment": each.run.experiment, "series": each.run.series,
          "label": each.run.label, "seed": each.run.seed, "status": each.status, "reason": each.reason}

@@ -2,7 +2,7 @@
 
 Every file `benchmarks/<name>.py` is a benchmark; what several share is in folders. It has one function:
 
-    def benchmark() -> Benchmark:
+    def benchmark(smallest: bool = False) -> Benchmark:   # the smallest: for a test whether it runs
         return Benchmark(
             title="Addition",
             minutes=1,                                    # the time that it may take on two cores
@@ -12,6 +12,7 @@ Every file `benchmarks/<name>.py` is a benchmark; what several share is in folde
                 Case("theirs", add_theirs, group="1,000 numbers"),
             ],
             base="theirs",                                # the case of each group that ratios refer to
+            code=["formulas"],                            # what it measures in src/resync
             goals=[Goal("ours", at=1.0, beside=("theirs",))],
         )
 
@@ -28,5 +29,6 @@ memory.
 
 Results are `benchmarks/results/<kind of machine>/<name>.json`, with the environment, and `<name>.svg`, which is drawn
 from the JSON alone: by `draw(results) -> Figure` of the benchmark if it has one, else as bars.
-`python -m benchmarks --redraw` draws all figures again.
+`python -m benchmarks --redraw` draws all figures again, and `--list` says of which commit each result is, and how many
+commits have changed what it measures since. A benchmark that fails is told, and the next one runs.
 """

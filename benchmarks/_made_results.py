@@ -21,7 +21,7 @@ PARAMETERS = 4810
 ITEM = "curves"
 
 
-def write(folder: Path, series: int = SERIES, seeds: int = SEEDS) -> None:
+def write(folder: Path, series: int, seeds: int) -> None:
     """Write `folder`/configs with the paper `made`, and `folder`/results with all runs of its scale `smoke`."""
     configs = folder / "configs"
     copytree(ROOT / "paper_configs/scales", configs / "scales")
@@ -126,9 +126,9 @@ _CLAIM = """\
   metric: val_top1
   direction: higher
   at_least: -0.5
-  test: welch
   confidence: 0.95
   scales: [smoke]
+  regime: {smoke: {values: [{metric: val_top1, series: h1, least: 1}]}}
   status: verified
   source: made
 """

@@ -10,8 +10,10 @@ import yaml
 from numpy.typing import NDArray
 from PIL import Image
 
+from benchmarks.harness import Unavailable
 from resync import prepare
 from resync.data_sets.declaration import DataSet, data_set
+from resync.prepare import beton
 
 HEIGHT, WIDTH = 375, 500
 TRAIN, VAL = 256, 16
@@ -28,8 +30,8 @@ class Photos:
     quality 90 they are as long as ImageNet's images, which decides how long decoding takes.
     """
 
-    def __init__(self) -> None:
-        self.folder = Path()
+    def __init__(self, number: int = TRAIN) -> None:
+        self.folder, self.number = Path(), number
         self._before = {name: os.environ.get(name) for name in VARIABLES}
 
     def make(self) -> None:
@@ -38,20 +40,30 @@ class Photos:
         os.environ["RESYNC_DATA"] = str(self.folder)
         os.environ.pop("RESYNC_PREPARED", None)
         generator = np.random.default_rng(0)
-        for split, number in (("train", TRAIN), ("val", VAL)):
+        for split, number in (("train", self.number), ("val", VAL)):
             for index in range(number):
                 file = self.folder / NAME / split / f"n{index % CLASSES}" / f"{index:04d}.JPEG"
                 file.parent.mkdir(parents=True, exist_ok=True)
                 Image.fromarray(_pixels(generator)).save(file, quality=90)
-        for format in ("files", "beton"):
+        for format in ("files", *(["beton"] if beton.installed() else [])):
             prepare.prepare(self.of, self.folder, format)
+
+    def require(self, format: str) -> None:
+        """Raise Unavailable for a format that cannot be written here."""
+        if format == "beton" and not beton.installed():
+            raise Unavailable("FFCV is not installed (docs/data.md)")
 
     @property
     def of(self) -> DataSet:
         """Its declaration, with ImageNet's constants."""
         file = self.folder / "package/data" / f"{NAME}.yaml"
         if not file.exists():
-            facts = {"train_samples": TRAIN, "val_samples": VAL, "num_classes": CLASSES, "input_shape": [3, 224, 224]}
+            facts = {
+                "train_samples": self.number,
+                "val_samples": VAL,
+                "num_classes": CLASSES,
+                "input_shape": [3, 224, 224],
+            }
             declared = {
                 "description": "Random images with the spectrum of photographs",
                 "reader": {"kind": "stream", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]},
@@ -59,7 +71,7 @@ class Photos:
                 "prepare": {
                     "sources": [{"folder": NAME, "variant": NAME}],
                     "streaming": {"max_side": 500, "jpeg_share": 0.5, "jpeg_quality": 90},
-                    "train_per_class": TRAIN // CLASSES,
+                    "train_per_class": self.number // CLASSES,
                     "val_per_class": VAL // CLASSES,
                 },
             }
@@ -74,8 +86,9 @@ class Photos:
         return sum(lengths) / len(lengths)
 
     def close(self) -> None:
-        """Delete the folder and restore the environment."""
-        shutil.rmtree(self.folder)
+        """Delete the folder, if it was made, and restore the environment."""
+        if self.folder != Path():
+            shutil.rmtree(self.folder)
         for name, value in self._before.items():
             os.environ.pop(name, None)
             if value is not None:

@@ -25,10 +25,15 @@ assert isinstance(READER, MemoryReader)
 SHAPE, PADDING = (3, 32, 32), READER.crop_padding
 
 
-def benchmark() -> Benchmark:
+def benchmark(smallest: bool = False) -> Benchmark:
     """A group for each device and size of a batch."""
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    cases = [case for device in devices for batch in BATCHES for case in of_batch(torch.device(device), batch)]
+    cases = [
+        case
+        for device in devices
+        for batch in BATCHES[: 1 if smallest else None]
+        for case in of_batch(torch.device(device), batch)
+    ]
     crops = Pixels.of(READER.mean, READER.std, SHAPE, PADDING).crops
     assert crops is not None
     return Benchmark(
@@ -37,6 +42,7 @@ def benchmark() -> Benchmark:
         measures={"images_per_second": Measure("1/s", "higher")},
         cases=cases,
         base=ONE_BY_ONE,
+        code=["data"],
         notes=[f"memory of the batched form: {crops.nbytes / 2**20:.1f} MiB for the {len(crops)} crops and flips"],
         warm_up=lambda: torch.set_num_threads(1),
     )

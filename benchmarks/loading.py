@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from benchmarks._photos import NAME, TRAIN, Photos
+from benchmarks._photos import NAME, Photos
 from benchmarks.harness import Benchmark, Case, Goal, Measure, Unavailable
 from resync.data import streamed
 from resync.data.pixels import Pixels
@@ -35,9 +35,9 @@ Pass = Callable[[], Iterable[object]]
 """Starts a pass over the training images in batches."""
 
 
-def benchmark() -> Benchmark:
+def benchmark(smallest: bool = False) -> Benchmark:
     """A group with, and one without normalisation on the CPU."""
-    photos = Photos()
+    photos = Photos(BATCH) if smallest else Photos()
     cases = []
     for group, normalised in ((BYTES, False), (FLOATS, True)):
         passes = {
@@ -47,13 +47,17 @@ def benchmark() -> Benchmark:
             FFCV: partial(ffcvs, photos),
             TORCHVISION: partial(torchvisions, photos),
         }
-        cases += [Case(name, partial(rate, cache(partial(made, normalised))), group) for name, made in passes.items()]
+        cases += [
+            Case(name, partial(rate, photos.number, cache(partial(made, normalised))), group)
+            for name, made in passes.items()
+        ]
     return Benchmark(
         title="Training images from disk",
         minutes=1.5,
         measures={"images_per_second": Measure("1/s of processor time", "higher")},
         cases=cases,
         base=FFCV,
+        code=["data", "prepare"],
         goals=[
             Goal(".beton files", at=1.0, beside=(FFCV,)),
             Goal(".beton files, 2 decoders", at=1.0, beside=(FFCV,)),
@@ -68,7 +72,7 @@ def benchmark() -> Benchmark:
     )
 
 
-def rate(make: Callable[[], Pass]) -> dict[str, float]:
+def rate(number: int, make: Callable[[], Pass]) -> dict[str, float]:
     """Images per second of processor time; the first pass, which compiles and fills caches, does not count."""
     try:
         start = make()
@@ -80,7 +84,7 @@ def rate(make: Callable[[], Pass]) -> dict[str, float]:
     before = _processor_seconds()
     for _ in range(PASSES):
         _exhaust(start)
-    return {"images_per_second": PASSES * TRAIN / (_processor_seconds() - before)}
+    return {"images_per_second": PASSES * number / (_processor_seconds() - before)}
 
 
 _WARM: list[Pass] = []
@@ -89,10 +93,12 @@ _WARM: list[Pass] = []
 
 def ours(photos: Photos, format: str, decoders: int, normalised: bool) -> Pass:
     """Batches as a run gets them."""
+    photos.require(format)
     images = streamed.read(photos.of, "standard", format, decoders)
     if not normalised:
         images = replace(images, pixels=_Bytes(**vars(images.pixels)))
-    sampler = Sampler(TRAIN, num_workers=1, local_batch=BATCH, steps=TRAIN // BATCH, seed=0, replacement=False)
+    number = photos.number
+    sampler = Sampler(number, num_workers=1, local_batch=BATCH, steps=number // BATCH, seed=0, replacement=False)
     epochs = count()
     return lambda: images.batches(sampler, next(epochs), 0, slice(0, 1))
 
@@ -144,7 +150,7 @@ def _constants(photos: Photos) -> tuple[list[float], list[float]]:
 
 def _warm_up(photos: Photos) -> None:
     torch.set_num_threads(1)
-    keep_freed_memory()  # as every run does
+    keep_freed_memory()  # as every run does; for all cases, which are measured in this process
     photos.make()
 
 

@@ -29,7 +29,6 @@ from resync.data import streamed
 from resync.data.memory import InMemory
 from resync.data.pixels import Pixels
 from resync.data_sets.declaration import data_set
-from resync.processes.memory import keep_freed_memory
 from resync.run import Run
 from resync.train.build import build
 from resync.train.loop import batches, train_step
@@ -64,9 +63,9 @@ TASKS = {
 }
 
 
-def benchmark() -> Benchmark:
-    """A group for each model."""
-    photos, running = Photos(), ExitStack()
+def benchmark(smallest: bool = False) -> Benchmark:
+    """A group for each model; at the smallest size, of one step after another that is not measured."""
+    photos, running = Photos(64) if smallest else Photos(), ExitStack()
     started: list[Processes] = []
 
     def warm_up() -> None:
@@ -75,7 +74,9 @@ def benchmark() -> Benchmark:
         started.append(running.enter_context(Processes()))
 
     def case(form: str, task: str) -> dict[str, Any]:
-        given = {"form": form, "name": task, "folder": str(photos.folder)}
+        if form == FROM_DISK:
+            photos.require("beton")
+        given = {"form": form, "name": task, "folder": str(photos.folder), "steps": 1 if smallest else STEPS}
         [report] = started[0].run("benchmarks.one_worker:measured", [given])
         return report.value
 
@@ -86,6 +87,7 @@ def benchmark() -> Benchmark:
         measures={"per_second": Measure("1/s", "higher"), "share_of_matmul": Measure("1", "higher")},
         cases=[Case(form, partial(case, form, task), task) for task in TASKS for form in forms[task]],
         base=THEIRS,
+        code=["data", "engine", "models", "optim", "train"],
         goals=[Goal(OURS, at=1.0, beside=(THEIRS,)), Goal(FROM_DISK, at=0.95, beside=(THEIRS,))],
         notes=[
             f"batches of {', '.join(f'{task.batch_size} ({name})' for name, task in TASKS.items())}",
@@ -97,34 +99,33 @@ def benchmark() -> Benchmark:
     )
 
 
-def measured(form: str, name: str, folder: str) -> dict[str, Any]:
+def measured(form: str, name: str, folder: str, steps: int) -> dict[str, Any]:
     """Samples per second of every step, and their share of the matrix product's ceiling."""
     torch.set_num_threads(1)
     task = TASKS[name]
     with tempfile.TemporaryDirectory() as out:
-        steps = theirs(task, Path(out)) if form == THEIRS else ours(task, Path(out), form == FROM_DISK, folder)
+        taken = theirs(task, Path(out)) if form == THEIRS else ours(task, Path(out), form == FROM_DISK, folder)
         operations, ceiling = 0, matmul_rate()
         rates, used = [], []
-        for number in range(WARM_UP + STEPS):
+        for number in range(WARM_UP + steps):
             started = _clock()
             if number == 0:
                 with FlopCounterMode(display=False) as counter:
-                    next(steps)
+                    next(taken)
                 operations = counter.get_total_flops()
                 continue
-            samples = next(steps)
+            samples = next(taken)
             seconds = _clock() - started
             if number >= WARM_UP:
                 rates.append(samples / seconds)
                 used.append(operations / seconds / ceiling)
-        steps.close()
+        taken.close()
     # The pairs of a bucket differ in length, and the operations are those of the first one.
     return {"per_second": rates} | ({} if task.is_translation else {"share_of_matmul": used})
 
 
 def ours(task: Task, out: Path, from_disk: bool, folder: str) -> Generator[int, None, None]:
     """The suite's loop; yields the samples of each step."""
-    keep_freed_memory()  # as `resync.train.train` does
     run = _run(task, out)
     if not task.is_translation:
         made = _from_disk(Path(folder)) if from_disk else _synthetic()
@@ -140,14 +141,19 @@ def ours(task: Task, out: Path, from_disk: bool, folder: str) -> Generator[int, 
 
 
 def theirs(task: Task, out: Path) -> Generator[int, None, None]:
-    """torchvision's references/classification/train.py, written out; for text the same loop with its loss."""
+    """torchvision's references/classification/train.py, written out; for text the same loop with its loss.
+
+    With torch's fused optimizers, as the suite's are.
+    """
     run = _run(task, out)
     session_data = data.build("sentences", run.data.options).to(_device()) if task.is_translation else _synthetic()
     model = _model(run).to(_device(), **({"memory_format": torch.channels_last} if _images_on_gpu(task) else {}))
     if task.optimizer == "sgd":
-        optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, weight_decay=1e-4)
+        optimizer: torch.optim.Optimizer = torch.optim.SGD(
+            model.parameters(), 0.1, momentum=0.9, weight_decay=1e-4, fused=True
+        )
     else:
-        optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
     model.train()
     for inputs, targets in _reference_batches(task, run, session_data):
         with torch.autocast(_device().type, torch.bfloat16, enabled=CUDA):

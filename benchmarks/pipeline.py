@@ -20,8 +20,10 @@ SNAKEMAKE = [sys.executable, "-m", "snakemake", "--profile", "workflow/profiles/
 FIGURE = "figures/paper/qsr/h_vit.pdf"
 
 
-def benchmark() -> Benchmark:
+def benchmark(smallest: bool = False) -> Benchmark:
     """Each verb in a process of its own, as a user starts it."""
+    series, seeds = (2, 3) if smallest else (_made_results.SERIES, _made_results.SEEDS)
+    runs = f"{series * seeds:,} runs"
     place = tempfile.TemporaryDirectory(prefix="resync-pipeline-")
     folder = place.name
     made = ["--configs", f"{folder}/configs", "--results", f"{folder}/results", "--paper", "made"]
@@ -29,9 +31,9 @@ def benchmark() -> Benchmark:
     cases = {
         "dry run of all papers": [[*SNAKEMAKE, "-n", "--config", "scale=paper"]],
         "plan of all papers": [[*RESYNC, "plan", "--scale", "paper"]],
-        "collect 10,000 runs": [[*RESYNC, "collect", *made]],
-        "audit 10,000 runs": [[*RESYNC, "audit", *made]],
-        "draw 10,000 runs": [[*render, *made, "--item", _made_results.ITEM]],
+        f"collect {runs}": [[*RESYNC, "collect", *made]],
+        f"audit {runs}": [[*RESYNC, "audit", *made]],
+        f"draw {runs}": [[*render, *made, "--item", _made_results.ITEM]],
         "one figure again": [
             [*SNAKEMAKE, "-n", "--config", "scale=paper", "--", FIGURE],
             [*render, "--results", f"{folder}/results", "--paper", "qsr", "--scale", "paper", "--item", "h_vit"],
@@ -47,16 +49,18 @@ def benchmark() -> Benchmark:
             Case("one step in a warm process", one_step),
         ],
         base="dry run of all papers",
+        code=["audit", "plan", "render", "results", "paper", "workflow.py"],
         goals=[
             *(Goal(name, limit) for name, limit in zip([*cases, "one step in a warm process"], limits, strict=True)),
-            Goal("collect 10,000 runs", 2e9, measure="peak_memory"),
+            Goal(f"collect {runs}", 2e9, measure="peak_memory"),
+            Goal(f"collect {runs}", 40, measure="processor_seconds"),
         ],
         notes=[
-            "The 10,000 runs have 10 million values in two tables and a summary each; they were made without training.",
+            "Each of the many runs has a thousand values in two tables and a summary; they were made without training.",
             "One figure again: Snakemake's plan for it, and drawing it. It is computed from the configuration.",
             "One step: a whole job of a training of one step, from its start to its results.",
         ],
-        warm_up=lambda: _made_results.write(Path(folder)),
+        warm_up=lambda: _made_results.write(Path(folder), series, seeds),
         close=place.cleanup,
     )
 

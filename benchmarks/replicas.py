@@ -25,11 +25,13 @@ METHODS = {
     "DiLoCo": ("replicas:ours_diloco", H),
     "DiLoCo (torchft)": (f"{TORCHFT}:diloco", H),
 }
+SMALLEST = BASE, "SGP", "Local SGD", "DiLoCo"
 
 
-def benchmark() -> Benchmark:
+def benchmark(smallest: bool = False) -> Benchmark:
     """One group, the MLP of `synchronisation` on two workers of two processes; torchft in an environment of its own."""
     made: list[Processes] = []
+    names = SMALLEST if smallest else tuple(METHODS)
 
     @cache
     def of(peer: str | None) -> Processes:
@@ -41,8 +43,9 @@ def benchmark() -> Benchmark:
         title="Workers of two processes",
         minutes=4,
         measures={"step_time": Measure("ms", "lower"), "processor_time": Measure("ms per process", "lower")},
-        cases=[Case(name, partial(_measured, of, *how), "MLP") for name, how in METHODS.items()],
+        cases=[Case(name, partial(_measured, of, *METHODS[name]), "MLP") for name in names],
         base=BASE,
+        code=["engine", "sync", "library.py"],
         goals=[
             Goal("AllReduce", 1.0, ("HSDP (torch)", "AllReduce (torchft)")),
             Goal("Local SGD", 1.05, ("Local SGD, written out", "Local SGD (torchft)")),

@@ -27,8 +27,8 @@ WARM = [sys.executable, "-c", "import sys; from resync.processes import warm; sy
 ROOT = Path(__file__).parents[1]
 
 
-def benchmark() -> Benchmark:
-    """One run of smoke scale in both ways."""
+def benchmark(smallest: bool = False) -> Benchmark:
+    """One run of smoke scale in both ways; there is no smaller size."""
     run = load_suite(ROOT / "paper_configs").runs("qsr", "smoke")[-1]
     return Benchmark(
         title=f"A short training, {run.id}",
@@ -39,6 +39,7 @@ def benchmark() -> Benchmark:
             Case("in a warm process", partial(seconds, WARM, run.to_yaml())),
         ],
         base="alone",
+        code=["launch", "processes", "train"],
     )
 
 

@@ -1,10 +1,16 @@
 """The harness of the benchmarks: rounds, ratios, goals, processes, results, figures."""
 
+import json
+import re
 import socket
+import subprocess
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from benchmarks import __main__ as command
 from benchmarks.__main__ import load, names
 from benchmarks.harness import Benchmark, Case, Goal, Measure, Processes, Unavailable
 from benchmarks.harness import cases as harness
@@ -55,6 +61,7 @@ def benchmark(order):
         measures={"seconds": Measure("s", "lower")},
         cases=[case("ours", 1), case("theirs", 2), Case("another", missing)],
         base="theirs",
+        code=["formulas"],
         goals=[Goal("ours", at=1.0, beside=("theirs", "another")), Goal("theirs", at=3.0), Goal("another", at=1.0)],
     )
 
@@ -107,8 +114,65 @@ def test_an_error_in_a_process_is_told_and_stands_in_the_results(processes):
     with pytest.raises(Failed, match=r"process 0: .*\n(.*\n)*ValueError: no such thing"):
         processes.run("work:fail", [{}, {}])
     failing = Case("failing", lambda: {"seconds": len(processes.run("work:fail", [{}]))})
-    found = harness.run(Benchmark("Failure", 0, {"seconds": Measure("s", "lower")}, [failing], "failing"))
+    found = harness.run(Benchmark("Failure", 0, {"seconds": Measure("s", "lower")}, [failing], "failing", []))
     assert found["cases"][0]["unavailable"] == "failed: ValueError: no such thing"
+
+
+def test_a_result_says_by_how_many_commits_what_it_measures_has_changed(tmp_path):
+    def git(*arguments):
+        given = ["-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tmp_path)]
+        return subprocess.run(["git", *given, *arguments], check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "-q")
+    commits = []
+    for name in ("sync", "data", "sync"):
+        (tmp_path / "src/resync" / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "src/resync" / name / "a.py").write_text(str(len(commits)))
+        git("add", ".")
+        git("commit", "-qm", name)
+        commits.append(git("rev-parse", "HEAD"))
+
+    def age(commit, dirty=False):
+        environment = {"day": "2026-11-23", "git": {"commit": commit, "dirty": dirty}}
+        return on_disk.age("a", environment, ["sync"], tmp_path)
+
+    assert age(commits[0], True).endswith(" with uncommitted changes; 1 commits since have changed sync")
+    assert age(commits[2]).endswith(f"commit {commits[2][:8]}; 0 commits since have changed sync")
+    assert age("0" * 40).endswith("that commit is not here")
+
+
+def test_a_benchmark_that_fails_is_told_and_the_next_one_runs(tmp_path, monkeypatch, capsys):
+    def declared(smallest):
+        return replace(benchmark([]), warm_up=failing if smallest is None else lambda: None)
+
+    def failing():
+        raise ValueError("no such photos")
+
+    made = {"bad": lambda smallest=False: declared(None), "good": declared}
+    monkeypatch.setattr(command, "names", lambda: sorted(made))
+    monkeypatch.setattr(command, "load", lambda name: SimpleNamespace(benchmark=made[name]))
+    monkeypatch.setattr("sys.argv", ["benchmarks", "--smallest", str(tmp_path)])
+    monkeypatch.setattr(command, "ages", lambda folder: [])
+    with pytest.raises(SystemExit, match="failed: bad"):
+        command.main()
+    assert "no such photos" in capsys.readouterr().err
+    assert [path.name for path in sorted(tmp_path.glob("*.json"))] == ["good.json"]
+
+
+ABSENT = re.compile(r"FFCV is not installed|No module named .ffcv")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", names())
+def test_every_benchmark_runs_at_its_smallest_size(name, tmp_path):
+    arguments = ["--only", name, "--smallest", str(tmp_path)]
+    subprocess.run([sys.executable, "-m", "benchmarks", *arguments], cwd=on_disk.FOLDER.parents[1], check=True)
+    found = json.loads((tmp_path / f"{name}.json").read_text())
+    reasons = {case["name"]: case["unavailable"] for case in found["cases"] if "unavailable" in case}
+    assert all(ABSENT.match(reason) for reason in reasons.values()), reasons
+    assert all(case["numbers"] or case["name"] in reasons for case in found["cases"])
+    assert found["environment"]["git"]["commit"]
+    assert (tmp_path / f"{name}.svg").exists()
 
 
 def test_all_benchmarks_are_found_and_fit_into_forty_minutes():

@@ -62,13 +62,17 @@ class Goal:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What a benchmark file declares, as the package's docstring says."""
+    """What a benchmark file declares, as the package's docstring says.
+
+    `code` are the files and folders of src/resync whose speed it measures.
+    """
 
     title: str
     minutes: float
     measures: Mapping[str, Measure]
     cases: Sequence[Case]
     base: str
+    code: Sequence[str]
     goals: Sequence[Goal] = ()
     notes: Sequence[str] = ()
     warm_up: Callable[[], object] = lambda: None
@@ -96,8 +100,8 @@ Key = tuple[str, str]
 """Group and name of a case."""
 
 
-def run(benchmark: Benchmark, say: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
-    """Measure all cases in turns, and return the results without the environment."""
+def run(benchmark: Benchmark, say: Callable[[str], None] = lambda line: None, once: bool = False) -> dict[str, Any]:
+    """Measure all cases in turns, and return the results without the environment; `once`: one round, and no goals."""
     found: dict[Key, _Found] = {(case.group, case.name): _Found() for case in benchmark.cases}
     if len(found) != len(benchmark.cases):
         raise ValueError(f"{benchmark.title}: two cases of a group have one name")
@@ -105,7 +109,7 @@ def run(benchmark: Benchmark, say: Callable[[str], None] = lambda line: None) ->
     rounds = 0
     try:
         benchmark.warm_up()
-        while rounds < MIN_ROUNDS or _has_time(benchmark, started, rounds):
+        while rounds < (1 if once else MIN_ROUNDS) or (not once and _has_time(benchmark, started, rounds)):
             for case in benchmark.cases[:: 1 if rounds % 2 == 0 else -1]:
                 _measure(case, found[case.group, case.name], say)
             rounds += 1
@@ -120,7 +124,7 @@ def run(benchmark: Benchmark, say: Callable[[str], None] = lambda line: None) ->
         "base": benchmark.base,
         "measures": {name: asdict(measure) for name, measure in benchmark.measures.items()},
         "cases": [_summary(benchmark, key, found) for key in found],
-        "goals": [each for goal in benchmark.goals for each in _goal(benchmark, goal, found)],
+        "goals": [] if once else [each for goal in benchmark.goals for each in _goal(benchmark, goal, found)],
         "notes": list(benchmark.notes),
     }
 

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+SETTINGS = {"OMP_NUM_THREADS": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 62)}
+"""Of all cases, ours and those of peers: one thread, and memory that is kept (`resync.keep_freed_memory`)."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Processes:
 
     def __init__(self, python: str | Path = sys.executable, imports: Sequence[str] = ("torch",)) -> None:
         command = [str(python), "-P", str(Path(__file__).with_name("forking.py")), *imports]
-        variables = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": _path(os.environ.get("PYTHONPATH"))}
+        variables = os.environ | SETTINGS | {"PYTHONPATH": _path(os.environ.get("PYTHONPATH"))}
         self._parent = subprocess.Popen(
             command, cwd=ROOT, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

@@ -1,7 +1,8 @@
 """Results on disk and their figures."""
 
 import json
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,27 @@ def write(path: Path, results: dict[str, Any], draw: Draw | None = None) -> None
     """Write `path`, a JSON file, and its figure beside it."""
     write_text(path, json.dumps(_rounded(results), indent=1, allow_nan=False) + "\n")
     redraw(path, draw)
+
+
+def age(name: str, environment: dict[str, Any], code: Sequence[str], root: Path) -> str:
+    """Of which commit a result is, and how many commits have changed what it measures since."""
+    git = environment["git"] or {"commit": "unknown", "dirty": False}
+    commit, dirty = git["commit"], " with uncommitted changes" if git["dirty"] else ""
+    count = [
+        "git",
+        "-C",
+        str(root),
+        "rev-list",
+        "--count",
+        f"{commit}..HEAD",
+        "--",
+        *(f"src/resync/{at}" for at in code),
+    ]
+    found = subprocess.run(count, capture_output=True, text=True)
+    since = f"{found.stdout.strip()} commits since have changed {', '.join(code)}"
+    if found.returncode:
+        since = "that commit is not here"
+    return f"{name}: {environment['day']}, commit {commit[:8]}{dirty}; {since}"
 
 
 def redraw(path: Path, draw: Draw | None = None) -> None:

@@ -12,7 +12,6 @@ from resync.engine import choose
 from resync.engine.clocks import Clocks
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
-from resync.processes.memory import keep_freed_memory
 from resync.run.execution import EngineSettings
 from resync.run.parts import SyncOptions
 from resync.sync.algorithm import Training
@@ -33,7 +32,6 @@ def _library(algorithm: SyncOptions, setting: Setting) -> Step:
 
 def _suite(options: SyncOptions, setting: Setting) -> Step:
     """The parts that a run of the suite has, in the order of its loop."""
-    keep_freed_memory()  # as a run does
     transport = Transport(setting.size, Clocks(torch.device("cpu")), setting.rank, setting.size)
     workers = Workers(setting.model, 1)
     optimizer = torch.optim.SGD([workers.rows], lr=LR, momentum=MOMENTUM, fused=True)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from resync.archive.frames import read_results as read_results
     from resync.library import Synchronised as Synchronised
     from resync.library import attach as attach
+    from resync.processes.memory import keep_freed_memory as keep_freed_memory
     from resync.sync.options import *  # noqa: F403
 else:
     FORMULAS = ("mixing", "periods", "schedules", "topology")
@@ -28,6 +29,7 @@ else:
         "read_results": "resync.archive.frames",
         "Synchronised": "resync.library",
         "attach": "resync.library",
+        "keep_freed_memory": "resync.processes.memory",
     }
 
     def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 import io
 import logging
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -152,6 +153,18 @@ def test_a_dry_run_ends_with_the_data_that_are_missing(tmp_path: Path, monkeypat
     total, line = capsys.readouterr().out.splitlines()
     assert total == "would train 0 runs and draw 0 figures and tables: 2 jobs"
     assert line.startswith("resync: data shakespeare_char missing: not prepared in ")
+
+
+def test_a_dry_run_says_how_long_its_runs_take_and_by_what_this_is_known(monkeypatch: pytest.MonkeyPatch, capsys):
+    monkeypatch.chdir(ROOT)
+    dry = handler(dryrun=True, stdout=True, quiet={Quietness.RULES})
+    for seed in ("0", "1"):
+        names = {"scale": "mini", "paper": "qsr", "experiment": "fitted", "series": "parallel", "seed": seed}
+        dry.emit(record(LogEvent.JOB_INFO, rule_name="train", wildcards=names))
+    dry.close()
+    total, line = capsys.readouterr().out.splitlines()
+    assert total == "would train 2 runs and draw 0 figures and tables: 2 jobs"
+    assert re.fullmatch(r"about [\d.]+ h of runs one after another \(from archive\); they keep [\d.]+ MB on disk", line)
 
 
 def test_a_terminal_has_a_bar_and_its_cursor_back(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch):

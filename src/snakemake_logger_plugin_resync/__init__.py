@@ -1,8 +1,8 @@
 """Snakemake's logger `resync`: its messages become the view of `resync.progress` (`snakemake --logger resync`).
 
 Snakemake finds plug-ins by the name of their package. Dry runs, and Snakemake with --verbose or --debug-dag, print what
-they print without it; a dry run then says what would be trained and drawn, and which data are missing. The
-complete log is in .snakemake/log, as ever.
+they print without it; a dry run then says what would be trained and drawn, how long it takes, and which data are
+missing. The complete log is in .snakemake/log, as ever.
 """
 
 import re
@@ -47,6 +47,7 @@ class LogHandler(LogHandlerBase):
         self._silent = Quietness.ALL in (settings.quiet or ())
         self._view: Any = None
         self._data: set[str] = set()
+        self._runs: list[dict[str, str]] = []
         self._dry: Counter[str] = Counter()
         self._plain = _snakemakes_own(settings) if settings.dryrun or settings.verbose or settings.debug_dag else None
 
@@ -102,6 +103,8 @@ class LogHandler(LogHandlerBase):
 
     def _count(self, record: Any) -> None:
         self._dry[{"figure": "drawn", "table": "drawn", "train": "trained"}.get(record.rule_name, "other")] += 1
+        if record.rule_name == "train":
+            self._runs.append(dict(record.wildcards.items()))
         if record.rule_name == "prepare":
             self._data.add(record.wildcards["dataset"])
 
@@ -112,6 +115,8 @@ class LogHandler(LogHandlerBase):
         trained, drawn = self._dry["trained"], self._dry["drawn"]
         self._say(f"would train {trained} runs and draw {drawn} figures and tables: {self._dry.total()} jobs", "")
         self._dry.clear()
+        if self._runs:
+            self._say(_cost_of(self._runs), "")
         for line in missing(self._data):
             self._say(f"resync: {line}", "")
         self._data.clear()
@@ -123,6 +128,19 @@ class LogHandler(LogHandlerBase):
             self._view.say(text, style)
         else:
             print(text, file=sys.stdout if self.common_settings.stdout else sys.stderr, flush=True)
+
+
+def _cost_of(wildcards: list[dict[str, str]]) -> str:
+    """Hours and disk of the runs that have these names."""
+    from resync.cli.configuration import costs_of
+    from resync.paper import load_suite
+    from resync.plan.cost import in_a_sentence, total
+    from resync.workflow import RUN, Targets
+
+    suite = load_suite(Path("paper_configs"))
+    scales = {scale: Targets(suite, scale) for scale in {names["scale"] for names in wildcards}}
+    runs = [scales[names["scale"]].run(RUN.format(**names)) for names in wildcards]
+    return in_a_sentence(total("", costs_of(suite, runs, Path("results"))))
 
 
 def explained(message: str) -> str:

@@ -8,6 +8,7 @@ import pytest
 from resync.formulas.periods import rounds
 from resync.paper import load_suite
 from resync.plan import Cost, cost, exchanges, table, table_of_totals, totals
+from resync.plan.cost import in_a_sentence, in_units
 from resync.plan.forecast import with_expected_hours
 from resync.plan.rehearsed import Rates, shape_id
 from resync.run import Run
@@ -116,7 +117,7 @@ def test_seeds_share_the_lengths_of_their_rounds_and_nothing_else_does(monkeypat
     assert len({tuple(lengths[0]), tuple(shorter), tuple(warmer)}) == len(asked) == 3
 
 
-def test_hours_are_expected_from_a_rehearsal_or_else_from_the_paper():
+def test_hours_are_expected_from_a_rehearsal_or_else_from_the_paper_or_else_from_the_archive():
     suite = load_suite(PAPER_CONFIGS, papers=["qsr"])
     runs = suite.runs("qsr", "paper", "vit_b16_b4096")
     costs = [cost(run, 10) for run in runs]
@@ -127,12 +128,27 @@ def test_hours_are_expected_from_a_rehearsal_or_else_from_the_paper():
     gpus = resources.nodes * resources.gpus_per_node
     assert gpus > 1
     by_series = {run.series: item for run, item in zip(runs, found, strict=True)}
-    own, theirs, unknown = by_series[runs[0].series], by_series["qsr_h4"], by_series["qsr_h8"]
+    own, theirs, others = by_series[runs[0].series], by_series["qsr_h4"], by_series["qsr_h8"]
     assert own.expected_gpu_hours == pytest.approx(gpus * runs[0].total_steps * 3 / 3600)
     assert theirs.expected_gpu_hours == pytest.approx(gpus * 20.2)
-    assert [item.rate_from for item in (own, theirs, unknown)] == ["rehearsal on noise", "published", ""]
-    sums = totals(found, "experiment") + totals([own, theirs], "paper")
-    assert [total.expected_gpu_hours for total in sums] == [None, own.expected_gpu_hours + theirs.expected_gpu_hours]
-    assert [total.rate_from for total in sums] == ["", "published, rehearsal on noise"]
+    assert [item.rate_from for item in (own, theirs, others)] == [
+        "rehearsal on noise", "published", "published of others"
+    ]  # fmt: skip
+    longest = max(item.expected_hours for item in found if item.rate_from == "published")
+    assert others.expected_hours == longest
+    archived = {f"qsr/{runs[0].experiment}/{runs[0].series}": 1.5}
+    other = next(run for run in runs if run.series != runs[0].series)
+    first, second = with_expected_hours([runs[0], other], costs[:2], {}, {"qsr": []}, archived)
+    assert (first.expected_hours, first.expected_gpu_hours, first.rate_from) == (1.5, 1.5 * gpus, "archive")
+    assert (second.expected_hours, second.rate_from) == (None, "")
+    [known] = totals([own, theirs], "paper")
+    assert known.expected_gpu_hours == own.expected_gpu_hours + theirs.expected_gpu_hours
+    [part] = totals([own, second], "paper")
+    assert (part.expected_hours, part.without_rate) == (own.expected_hours, 1)
+    assert [known.rate_from, part.rate_from] == ["published, rehearsal on noise", "rehearsal on noise, 1 unknown"]
+    assert in_a_sentence(part) == (
+        f"about {own.expected_hours:.4g} h of runs one after another, {own.expected_gpu_hours:.4g} GPU-hours (from "
+        f"rehearsal on noise, 1 unknown); they keep {in_units(own.disk_bytes + second.disk_bytes, 'B')} on disk"
+    )
     large = [replace(own, expected_gpu_hours=hours) for hours in (123456.7, 0.00001)]
     assert [digits in line for digits, line in zip(("123,457", "< 0.01"), table(large).splitlines()[1:], strict=True)]

@@ -18,7 +18,7 @@ from resync.archive.page_quotes import wrong_quotes
 from resync.archive.redraw import redraw
 from resync.archive.reference import other_versions, place_of
 from resync.archive.rounding import difference
-from resync.archive.unpack import CHECKSUMS, RUNS, scales_of, unpack
+from resync.archive.unpack import CHECKSUMS, RUNS, hours_of, scales_of, unpack
 from resync.audit import audit
 from resync.audit.score import score
 from resync.cli import main
@@ -80,6 +80,12 @@ def test_runs_come_back_to_the_byte_without_models_and_hosts(
     suite: Suite, runs_with_models: Path, place: ArchiveFolders, tmp_path: Path
 ):
     unpack(place.archive, "smoke", tmp_path)
+    summaries = [
+        json.loads((tmp_path / run.directory / "summary.json").read_text()) for run in suite.runs("toy", "smoke")
+    ]
+    wall = [summary["seconds"]["wall"] for summary in summaries if summary["run"].startswith("toy/vit/qsr/")]
+    assert hours_of(place.archive, "smoke", "toy")["toy/vit/qsr"] == max(wall) / 3600 > 0
+    assert hours_of(place.archive, "smoke", "none") == {}
     for run in suite.runs("toy", "smoke"):
         before, after = runs_with_models / run.directory, tmp_path / run.directory
         for name in ("run.yaml", "metrics.csv", "steps.csv"):

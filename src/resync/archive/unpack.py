@@ -4,6 +4,7 @@ For every paper of a scale there are `runs.tar.xz`, with the small files of all 
 outside the folders of runs is written, whatever an archive contains, and nothing at all of a paper that is damaged.
 """
 
+import json
 import lzma
 import re
 import tarfile
@@ -17,6 +18,7 @@ from tempfile import TemporaryDirectory
 
 from resync.errors import UserError
 from resync.files import LARGEST, read_bytes, read_json
+from resync.metrics.registry import SECONDS_PER_HOUR
 from resync.results.errors import ResultsError
 from resync.results.published_logs import file_of
 from resync.results.summary import DIGESTS, NAME, digest, left_out, read_summary, require_unchanged
@@ -82,6 +84,26 @@ def opened(path: Path) -> Iterator[Path]:
             if (audit := archive / scale / "audit.json").exists():
                 (Path(folder) / scale / audit.name).write_bytes(read_bytes(audit))
         yield Path(folder)
+
+
+def hours_of(archive: Path, scale: str, paper: str) -> dict[str, float]:
+    """The hours of the longest training of every series of a paper in an archive, `paper/experiment/series`.
+
+    They are those of the machine that trained them. Raises ResultsError for a damaged archive.
+    """
+    file, found = archive / scale / paper / RUNS, dict[str, float]()
+    if not file.exists():
+        return found
+    with tarfile.open(fileobj=BytesIO(_content(file)), mode="r:") as tar:
+        for member in tar:
+            if PurePosixPath(member.name).name == NAME and (content := tar.extractfile(member)):
+                summary = json.loads(content.read())
+                if not summary.get("imported"):
+                    series = summary["run"].rpartition("/")[0]
+                    clocks = ("training", "communication", "evaluation")
+                    seconds = summary["seconds"]["wall"] or sum(summary["seconds"][clock] or 0 for clock in clocks)
+                    found[series] = max(found.get(series, 0.0), seconds / SECONDS_PER_HOUR)
+    return found
 
 
 def _extract(file: Path, into: Path) -> None:

@@ -12,11 +12,33 @@ from typing import Any
 from resync.cli.declare import CONFIGS, JSON, ONE_PAPER, PAPER, PILOTS, RESULTS, SCALE, flag, runs_of, suite_of, verb
 from resync.errors import UserError
 from resync.files import write_text
+from resync.paper import Suite
+from resync.plan import Cost, cost
 from resync.plan.network import ALL_REDUCES, LINKS, Network
+from resync.plan.rehearsed import Rates
 from resync.processes.garbage import all_kept
 from resync.run import Run
 from resync.run.parts import ModelOptions
 from resync.text_tables import json_text
+
+
+def costs_of(suite: Suite, runs: Sequence[Run], results: Path) -> list[Cost]:
+    """What runs cost, with the hours that follow from rehearsals, published times or the repository's own runs."""
+    from resync.archive.reference import NAME
+    from resync.archive.unpack import hours_of
+    from resync.models import flops_per_sample, num_parameters
+    from resync.plan.forecast import with_expected_hours
+    from resync.plan.rehearsed import rates_of
+
+    size, flops_of_input = _of_model(num_parameters), _of_model(flops_per_sample)
+    sized = [cost(run, size(run), round(flops_of_input(run) * run.inputs_per_sample)) for run in runs]
+    rates: dict[str, Rates] = {}
+    archived: dict[str, float] = {}
+    for scale, paper in sorted({(run.scale, run.paper) for run in runs}):
+        rates |= rates_of(results, scale)
+        archived |= hours_of(results / NAME, scale, paper)
+    published = {name: paper.published for name, paper in suite.papers.items()}
+    return with_expected_hours(runs, sized, rates, published, archived)
 
 
 @verb(
@@ -27,23 +49,13 @@ from resync.text_tables import json_text
     flag("--write", type=Path, metavar="STEM", help="write STEM.json and STEM.md instead of printing one of them"),
 )  # fmt: skip
 def _plan(options: argparse.Namespace) -> None:
-    from resync.models import flops_per_sample, num_parameters
-    from resync.plan import cost, table, table_of_totals, totals
-    from resync.plan.forecast import with_expected_hours
-    from resync.plan.rehearsed import rates_of
+    from resync.plan import table, table_of_totals, totals
     from resync.prepare.availability import missing
 
-    size, flops_of_input = _of_model(num_parameters), _of_model(flops_per_sample)
-
-    def flops(run: Run) -> int:
-        return round(flops_of_input(run) * run.inputs_per_sample)
-
     suite = suite_of(options)
-    published = {name: paper.published for name, paper in suite.papers.items()}
     with all_kept():
         runs = runs_of(suite, options)
-        sized = [cost(run, size(run), flops(run)) for run in runs]
-    costs = with_expected_hours(runs, sized, rates_of(options.results, options.scale), published)
+        costs = costs_of(suite, runs, options.results)
     sums = {of: totals(costs, of) for of in ("experiment", "paper")}
     of_runs = (item.as_dict() for item in costs)
     entries = json_text(list(map(asdict, sums[options.by]) if options.by in sums else of_runs))

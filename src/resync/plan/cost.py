@@ -49,14 +49,17 @@ class Cost(Volume):
         gpu_hours: GPUs of the run times its time limit, which a cluster has to grant: an upper bound.
         disk_bytes: size of the kept checkpoints and the final model: parameters and optimizer state of every worker,
             without additional state of an algorithm, and without logs.
-        expected_gpu_hours: GPUs times the hours that follow from a rate; None if none is known.
-        rate_from: where that rate comes from: a rehearsal, perhaps on noise, or the published hours; empty if unknown.
+        expected_hours: of the run, which follow from a rate; None if none is known.
+        expected_gpu_hours: these hours times its GPUs.
+        rate_from: where that rate comes from: a rehearsal, perhaps on noise, published times, or the repository's own
+            runs; empty if unknown.
     """
 
     parameters: int
     flops_per_sample: int | None
     gpu_hours: float
     disk_bytes: int
+    expected_hours: float | None = None
     expected_gpu_hours: float | None = None
     rate_from: str = ""
 
@@ -82,7 +85,10 @@ class Cost(Volume):
 
 @dataclass(frozen=True)
 class Total:
-    """The total cost of the runs of an experiment or a paper; attributes as in `Cost`."""
+    """The total cost of the runs of an experiment or a paper; attributes as in `Cost`.
+
+    What is expected is that of the runs with a known rate; `without_rate` is the number of the others.
+    """
 
     name: str
     runs: int
@@ -91,8 +97,10 @@ class Total:
     flops: int | None
     gpu_hours: float
     disk_bytes: int
+    expected_hours: float | None
     expected_gpu_hours: float | None
     rate_from: str
+    without_rate: int
 
 
 def volume(run: Run) -> Volume:
@@ -132,13 +140,18 @@ def totals(costs: Iterable[Cost], of: Literal["experiment", "paper"]) -> list[To
     for item in costs:
         paper, experiment, *_ = item.run.split("/")
         groups.setdefault(paper if of == "paper" else f"{paper}/{experiment}", []).append(item)
-    return [_total(name, group) for name, group in groups.items()]
+    return [total(name, group) for name, group in groups.items()]
 
 
-def _total(name: str, costs: Sequence[Cost]) -> Total:
+def total(name: str, costs: Sequence[Cost]) -> Total:
+    """Return the total cost of some runs."""
     known = [item.flops for item in costs if item.flops is not None]
-    expected = [item.expected_gpu_hours for item in costs if item.expected_gpu_hours is not None]
-    all_expected = len(expected) == len(costs)
+    hours, gpu_hours = (
+        [each for item in costs if (each := getattr(item, name)) is not None]
+        for name in ("expected_hours", "expected_gpu_hours")
+    )
+    without_rate = len(costs) - len(hours)
+    sources = sorted({item.rate_from for item in costs} - {""})
     return Total(
         name,
         runs=len(costs),
@@ -147,8 +160,10 @@ def _total(name: str, costs: Sequence[Cost]) -> Total:
         flops=sum(known) if len(known) == len(costs) else None,
         gpu_hours=sum(item.gpu_hours for item in costs),
         disk_bytes=sum(item.disk_bytes for item in costs),
-        expected_gpu_hours=sum(expected) if all_expected else None,
-        rate_from=", ".join(sorted({item.rate_from for item in costs})) if all_expected else "",
+        expected_hours=sum(hours) if hours else None,
+        expected_gpu_hours=sum(gpu_hours) if gpu_hours else None,
+        rate_from=", ".join(sources + ([f"{without_rate} unknown"] if sources and without_rate else [])),
+        without_rate=without_rate,
     )
 
 
@@ -170,14 +185,23 @@ def table_of_totals(found: Sequence[Total], of: str) -> str:
     return "\n".join(aligned(lines))
 
 
-_HEADINGS = ("sent by all", "computing", "GPU-h expected", "rate from", "GPU-h limit", "disk")
+def in_a_sentence(found: Total) -> str:
+    """How long some runs take, by what this is known, and what they leave on the disk."""
+    disk = f"they keep {in_units(found.disk_bytes, 'B')} on disk"
+    if found.expected_hours is None:
+        return f"hours unknown, `resync run rehearse` measures them; {disk}"
+    gpus = f", {_plain(found.expected_gpu_hours)} GPU-hours" if found.expected_gpu_hours else ""
+    return f"about {_plain(found.expected_hours)} h of runs one after another{gpus} (from {found.rate_from}); {disk}"
+
+
+_HEADINGS = ("sent by all", "computing", "h expected", "GPU-h expected", "rate from", "GPU-h limit", "disk")
 
 
 def _sizes(item: Cost | Total) -> tuple[str, ...]:
     flops = "-" if item.flops is None else in_units(item.flops, "FLOP")
-    expected = "-" if item.expected_gpu_hours is None else _plain(item.expected_gpu_hours)
+    expected = ["-" if each is None else _plain(each) for each in (item.expected_hours, item.expected_gpu_hours)]
     limit, disk = _plain(item.gpu_hours), in_units(item.disk_bytes, "B")
-    return in_units(item.bytes_of_all, "B"), flops, expected, item.rate_from or "-", limit, disk
+    return in_units(item.bytes_of_all, "B"), flops, *expected, item.rate_from or "-", limit, disk
 
 
 def _plain(hours: float) -> str:

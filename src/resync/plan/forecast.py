@@ -258,11 +258,19 @@ def with_expected_hours(
     costs: Sequence[Cost],
     rates: Mapping[str, Rates],
     published: Mapping[str, Sequence[PublishedValue]],
+    archived: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Cost]:
-    """The costs of these runs with the GPU-hours expected and what these follow from.
+    """The costs of these runs with the hours expected and what these follow from.
 
-    `rates` are those of rehearsals by shape, `published` the values of every paper.
+    `rates` are those of rehearsals by shape, `published` the values of every paper: a time of the run, or else the
+    longest one of a run with the same computation per step. `archived` are the hours of series of the repository's own
+    results, `paper/experiment/series`.
     """
+    steps: dict[tuple[str, ...], float] = {}
+    for run in runs:
+        if time := published_time(run, published[run.paper]):
+            seconds = seconds_per_step(time, run.total_steps)
+            steps[_same_step(run)] = max(seconds, steps.get(_same_step(run), 0.0))
     found = []
     for run, item in zip(runs, costs, strict=True):
         gpus = run.resources.nodes * run.resources.gpus_per_node
@@ -270,10 +278,14 @@ def with_expected_hours(
             hours, source = rehearsed.hours(run, item.bytes_per_worker), rehearsed.source
         elif time := published_time(run, published[run.paper]):
             hours, source = run.total_steps * seconds_per_step(time, run.total_steps) / SECONDS_PER_HOUR, "published"
+        elif seconds := steps.get(_same_step(run)):
+            hours, source = run.total_steps * seconds / SECONDS_PER_HOUR, "published of others"
+        elif known := archived.get(f"{run.paper}/{run.experiment}/{run.series}"):
+            hours, source = known, "archive"
         else:
             found.append(item)
             continue
-        found.append(replace(item, expected_gpu_hours=gpus * hours, rate_from=source))
+        found.append(replace(item, expected_hours=hours, expected_gpu_hours=gpus * hours, rate_from=source))
     return found
 
 

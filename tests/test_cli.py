@@ -306,6 +306,16 @@ def test_show_says_what_came_out_in_the_archive(monkeypatch, capsys):
     assert "did you mean 'fig5'?" in capsys.readouterr().err
 
 
+def test_show_says_of_a_run_of_the_asked_scale_where_it_lies_and_what_came_out(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    shown = {}
+    for scale in ("smoke", "paper"):
+        assert main(["show", "qsr/vit_b16_b4096/qsr_h4/seed0", "--scale", scale]) == 0
+        shown[scale] = capsys.readouterr().out
+        assert f"\nscale: {scale}\n" in shown[scale]
+        assert f"\nresults/{scale}/qsr/vit_b16_b4096/qsr_h4/seed0: " in shown[scale]
+
+
 def test_the_version_is_that_of_the_installed_package(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
         main(["--version"])

@@ -10,6 +10,7 @@ from typing import Any
 from resync.cli.declare import CONFIGS, JSON, PILOTS, SCALE, flag, runs_of, suite_of, verb
 from resync.errors import UserError
 from resync.files import read_json
+from resync.metrics.registry import METRICS
 from resync.paper import Suite
 from resync.paper.claim import Claim
 from resync.paper.paper import Paper
@@ -81,7 +82,8 @@ def _show(options: argparse.Namespace) -> None:
     paper = suite.papers[options.paper]
     claims, runs = {claim.id: claim for claim in paper.claims}, {}
     if name.count("/") == 2:
-        runs = {run.id: run for scale in (options.scale, *SCALES) for run in reversed(suite.runs(paper.id, scale))}
+        scales = dict.fromkeys((options.scale, *SCALES))
+        runs = {run.id: run for scale in reversed(scales) for run in suite.runs(paper.id, scale)}
     if not name:
         print("\n".join(_came_out(suite, paper.id, options.scale, claims)))
     elif name in paper.items:
@@ -89,12 +91,23 @@ def _show(options: argparse.Namespace) -> None:
     elif name in claims:
         print("\n".join([_declared(claims[name]), *_came_out(suite, paper.id, options.scale, [name])]))
     elif options.id in runs:
-        print(json_text(_describe(runs[options.id])) if options.json else runs[options.id].to_yaml().rstrip())
+        run = runs[options.id]
+        print(json_text(_describe(run)) if options.json else "\n".join([run.to_yaml(), *_ended(run)]))
     else:
         known = [each.partition("/")[2] for each in runs] or [*paper.items, *claims]
         raise UserError(
             f"{paper.id}: found {name!r}, allowed: an id that `resync list {paper.id}` has{suggestion(name, known)}"
         )
+
+
+def _ended(run: Run) -> Iterator[str]:
+    """Where the results of a run lie, its state, and the final values of its evaluation."""
+    from resync.results.runs import state_of  # not at the top: it needs packages that a list does not
+
+    state = state_of(run, Path("results"))
+    yield f"results/{run.directory}: {state.status}{f', {state.reason}' if state.reason else ''}"
+    for name, value in state.result.summary["final"].items() if state.result else ():
+        yield f"{METRICS[name].title if name in METRICS else name}: {'NaN' if value is None else f'{value:.6g}'}"
 
 
 def _declared(claim: Claim) -> str:

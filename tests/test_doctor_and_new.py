@@ -36,6 +36,9 @@ assert main(["render", "--paper", "mine", "--item", "accuracy"]) == 0
 assert main(["render", "--paper", "mine", "--item", "sticks"]) == 0
 assert main(["audit", "--paper", "mine"]) == 0
 from resync.cli.ending import ending
+site = Path("results/smoke/site/index.html")  # an old one, without this paper
+site.parent.mkdir(parents=True)
+site.touch()
 print(ending(load_suite(Path("paper_configs")), "smoke", ["mine"], [], 1.0)[0])
 """
 

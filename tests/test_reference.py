@@ -1,7 +1,11 @@
 """The results that the repository itself has: everything can be drawn from them, and is what is committed."""
 
+import re
+from collections.abc import Iterator
 from contextlib import chdir
+from html import unescape
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -22,6 +26,17 @@ def test_what_is_committed_follows_from_the_archive(tmp_path: Path):
     differing = [line for scale in scales for line in check(suite, scale, PLACE, tmp_path)[1]]
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     assert differing + wrong_quotes_in(pages, scales, PLACE, tmp_path) == []
+    sites = [tmp_path / "results" / scale / "site" for scale in scales]
+    assert [line for site in sites for line in broken_links(site)] == []
+    assert any((site / "audit.html").exists() for site in sites)
+
+
+def broken_links(site: Path) -> Iterator[str]:
+    """The links of a site that lead to no file."""
+    for file in site.rglob("*.html"):
+        for link in set(re.findall(r'(?:href|src)="([^"#?]+)', file.read_text())):
+            if not link.startswith(("data:", "http")) and not (file.parent / unquote(unescape(link))).exists():
+                yield f"{file.relative_to(site)}: {link}"
 
 
 def test_readme_shows_how_far_the_archive_is():

@@ -43,7 +43,13 @@ def ending(
     tested = [claim for claim in claims if scale in claim["scales"]]
     if papers and not tested and scale == "smoke":
         lines += ["Smoke scale shows that everything works here. Its models are tiny: it tests no claim of a paper."]
-    lines += ["", *_open(scale, papers, drawn), *_came_out(tested), "", *_next(suite, scale, papers, items)]
+    lines += [
+        "",
+        *_open(scale, len(papers) == len(suite.papers), drawn),
+        *_came_out(tested),
+        "",
+        *_next(suite, scale, papers, items),
+    ]
     return "\n".join(lines), False
 
 
@@ -53,9 +59,10 @@ def _runs(suite: Suite, scale: str, papers: Sequence[str], items: Sequence[str])
     return list({run.id: run for some in (runs, *of_items) for run in some}.values())
 
 
-def _open(scale: str, papers: Sequence[str], drawn: Sequence[Path]) -> Iterator[str]:
+def _open(scale: str, with_site: bool, drawn: Sequence[Path]) -> Iterator[str]:
+    """What to look at; the site is written again with all papers only."""
     site = Path("results", scale, "site/index.html")
-    places = [str(site)] if papers and site.exists() else []
+    places = [str(site)] if with_site and site.exists() else []
     more = f"    and {len(drawn) - 1} more" if len(drawn) > 1 else ""
     places += [f"{drawn[0]}{more}"] if drawn else []
     for place in places:

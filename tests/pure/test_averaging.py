@@ -1,5 +1,9 @@
 """How fast gossip averages, against gossip itself."""
 
+import os
+import subprocess
+import sys
+
 import averaging
 import numpy as np
 import pytest
@@ -48,6 +52,22 @@ def test_an_exact_average_leaves_nothing(topology, workers):
     errors = averaging_errors(mixing_run(topology, workers, peers=1), 12)
     assert errors[5] > 0 or workers < 64
     assert set(errors[6:]) == {0}
+
+
+def test_other_kernels_of_the_processor_give_the_same_zeros():
+    """The second singular value of an exact average has other digits with each of them."""
+    run = mixing_run("exponential", 32, peers=1)
+    code = (
+        "import sys; from pathlib import Path; from resync.run import Run; from resync.plan.averaging_error import *\n"
+    )
+    code += "print(*averaging_errors(Run.model_validate_json(sys.stdin.read()), 8).tolist())"
+    variables = os.environ | {"OPENBLAS_CORETYPE": "Nehalem"}
+    there = subprocess.run(
+        [sys.executable, "-c", code], input=run.model_dump_json(), env=variables, capture_output=True, text=True
+    )
+    errors = [float(each) for each in there.stdout.split()]
+    assert errors == pytest.approx(averaging_errors(run, 8).tolist(), rel=1e-9, abs=0), there.stderr
+    assert errors[5:] == [0, 0, 0, 0]
 
 
 def test_a_random_graph_has_the_mean_over_draws():

@@ -278,8 +278,8 @@ def with_expected_hours(
             hours, source = rehearsed.hours(run, item.bytes_per_worker), rehearsed.source
         elif time := published_time(run, published[run.paper]):
             hours, source = run.total_steps * seconds_per_step(time, run.total_steps) / SECONDS_PER_HOUR, "published"
-        elif seconds := steps.get(_same_step(run)):
-            hours, source = run.total_steps * seconds / SECONDS_PER_HOUR, "published of others"
+        elif longest := steps.get(_same_step(run)):
+            hours, source = run.total_steps * longest / SECONDS_PER_HOUR, "published of others"
         elif known := archived.get(f"{run.paper}/{run.experiment}/{run.series}"):
             hours, source = known, "archive"
         else:

@@ -73,7 +73,7 @@ class _Numbers(NamedTuple):
 
     @classmethod
     def of(cls, record: str, table: "pd.DataFrame") -> "_Numbers":
-        metrics = [name for name in table if name not in ("step", "epoch")]
+        metrics = [str(name) for name in table if name not in ("step", "epoch")]
         values = table[metrics].to_numpy(np.float64).T
         return cls(record, table["step"].to_numpy(), table["epoch"].to_numpy(), metrics, values)
 

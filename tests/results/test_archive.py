@@ -514,7 +514,7 @@ def test_what_is_zero_up_to_rounding_is_equal(
     suite: Suite, results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     copy = shutil.copytree(results, tmp_path / "copy")
-    one, other = suite.runs("toy", "smoke", "vit", "h4")
+    one, other, *_ = suite.runs("toy", "smoke", "vit", "h4")
     for side, left in ((copy, 2.2e-16), (results, -4.4e-16)):
         synthetic.rewrite(side / one.directory, final={"consensus_distance": 1.0})
         synthetic.rewrite(side / other.directory, final={"consensus_distance": left})

@@ -1,5 +1,6 @@
 """The scripts of the pages work as they stand there; that of docs/library.md with every algorithm of its table."""
 
+import json
 import re
 import runpy
 import shutil
@@ -78,6 +79,21 @@ def patched(program: str, stub: str) -> None:
     Path(program).parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / "tests/data" / stub, program)
     subprocess.run(["git", "apply", "-"], input=patch, text=True, check=True)
+
+
+def test_torchvisions_reference_with_the_patch_of_the_page_resumes_on_all_ranks(tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    patched("references/classification/train.py", "torchvision_train.txt")
+    for epochs, resume in ((1, ""), (2, "checkpoint.pth")):
+        arguments = {"resume": resume, "start_epoch": 0, "epochs": epochs, "output_dir": "."}
+        monkeypatch.setenv("ARGUMENTS", json.dumps(arguments))
+        launch(Path("references/classification/train.py"), processes=2)
+        evaluated = re.findall(r"evaluated (\d+\.\d{6})", capfd.readouterr().out)
+        assert len(evaluated) == 2  # by each rank, once: the second start goes on after the first epoch
+        assert len({*evaluated}) == 1  # the average
+    saved = [torch.load(f"checkpoint.pth.{rank}") for rank in (0, 1)]
+    assert [state["epoch"] for state in saved] == [1, 1]
+    assert not torch.equal(*(state["model"]["0.weight"] for state in saved))  # each its own
 
 
 def test_nanogpt_with_the_patch_of_the_page_saves_and_resumes_alike_on_all_ranks(tmp_path, capfd, monkeypatch):

@@ -20,8 +20,12 @@ _DELETED = ".deleted"
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A new file that replaces `path` at the end of the block, after fsync: readers see the old file or the new one."""
+def replacing(path: Path, lasting: bool = True) -> Iterator[BinaryIO]:
+    """A new file that replaces `path` at the end of the block: readers see the old file or the new one.
+
+    With `lasting`, the content is on disk before the name, and this at the end of the block: without, a loss of power
+    may leave any part of the file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_SUFFIX}")
     # Not tempfile's, which nobody else may read whatever the umask is.
@@ -30,14 +34,16 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if lasting:
+                os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno is not None and error.filename is None:
             raise OSError(error.errno, error.strerror, str(path)) from error  # a full disk names no file
         raise
-    sync_folder(path.parent)
+    if lasting:
+        sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
@@ -95,15 +101,15 @@ def clear_leftovers(directory: Path) -> None:
             remove(leftover)
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, content: bytes, lasting: bool = True) -> None:
     """Write `content` to `path` by way of `replacing`."""
-    with replacing(path) as file:
+    with replacing(path, lasting) as file:
         file.write(content)
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, lasting: bool = True) -> None:
     """Write `text` to `path` in UTF-8, as `write_bytes` does."""
-    write_bytes(path, text.encode())
+    write_bytes(path, text.encode(), lasting)
 
 
 def open_regular(path: Path) -> BufferedReader:

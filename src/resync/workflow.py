@@ -91,9 +91,12 @@ class Targets:
         return "trained" if same and (start is None or self.kept(start, forced)) else None
 
     def write_run_yaml(self, directory: str) -> None:
-        """Write the `run.yaml` of a run that is to be trained, also if it was trained before with other settings."""
+        """Write the `run.yaml` of a run that is to be trained, also if it was trained before with other settings.
+
+        The training writes it again, and waits until it is on disk: hundreds of waits here would delay all jobs.
+        """
         Path(directory).mkdir(parents=True, exist_ok=True)
-        write_text(Path(directory, "run.yaml"), self.run_yaml(directory))
+        write_text(Path(directory, "run.yaml"), self.run_yaml(directory), lasting=False)
 
     @cached_property
     def shapes(self) -> dict[str, list[Run]]:

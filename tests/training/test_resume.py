@@ -137,6 +137,9 @@ def test_names_are_on_disk_before_anybody_relies_on_them(tmp_path: Path, monkeyp
     monkeypatch.setattr(files.os, "replace", lambda *paths: calls.append("replace"))
     files.write_text(tmp_path / "file", "content")
     assert [Path(call).name[:6] for call in calls] == [".file.", "replac", tmp_path.name[:6]]
+    calls.clear()
+    files.write_text(tmp_path / "file", "that may be lost", lasting=False)
+    assert calls == ["replace"]
 
 
 @pytest.mark.parametrize("changed", ["configuration", "format"])

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 
@@ -30,9 +31,7 @@ _POLL_SECONDS = 0.2
 
 def run(run: Run, request: Request) -> int:
     """Train with all ranks; return the exit code: 0, 1, 2, or if asked to stop 75 or 130."""
-    # Imported once for all ranks. Where it is imported wandb makes folders for temporary files, and removes them at the
-    # end of that process; a fork has no such end.
-    for module in ("torch._dynamo", "resync.train", *(["wandb"] if run.log.wandb != "disabled" else [])):
+    for module in modules(run):
         import_module(module)
     context = multiprocessing.get_context("fork")
     # Given no socket, torch would listen on all interfaces, and whoever reaches its store can disturb the run.
@@ -55,6 +54,17 @@ def run(run: Run, request: Request) -> int:
             return _outcome(run, ranks)
         finally:
             _end(ranks)
+
+
+def modules(run: Run) -> list[str]:
+    """What takes long to import, and is imported once for all ranks, and by a warm process once for all runs.
+
+    Where it is imported wandb makes folders for temporary files, and removes them at the end of that process; a fork
+    has no such end.
+    """
+    needed = {"wandb": run.log.wandb != "disabled", "deepspeed": run.engine.name == "deepspeed"}
+    # What is missing the rank says that needs it.
+    return ["torch._dynamo", "resync.train", *(name for name in needed if needed[name] and find_spec(name))]
 
 
 @contextmanager

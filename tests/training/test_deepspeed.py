@@ -13,6 +13,7 @@ from processes import run_processes
 from runs import adamw, make_run, trained, trained_until
 
 from resync.cli import main
+from resync.launch import fork
 
 pytest.importorskip("deepspeed", reason="DeepSpeed is not installed: pip install deepspeed")
 
@@ -95,3 +96,9 @@ def test_one_process_ends_like_that_of_torch(precision: str, tmp_path: Path):
     assert found["deepspeed"]["launch"]["engine"] == "deepspeed"
     ours, theirs = (found[name]["final"] for name in ("serial", "deepspeed"))
     assert theirs["val_loss"] == pytest.approx(ours["val_loss"], abs=1e-4)
+
+
+def test_deepspeed_is_imported_once_for_all_forked_ranks(tmp_path: Path):
+    with_it = make_run(tmp_path / "with", **TWO, engine={"name": "deepspeed"})
+    assert "deepspeed" in fork.modules(with_it)
+    assert "deepspeed" not in fork.modules(make_run(tmp_path / "without", **TWO))

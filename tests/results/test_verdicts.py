@@ -54,8 +54,9 @@ DEFAULT = Target(80.0, better=1, default=0.3)
         ([1.5, 1.5], Target(1.2, default=0.1, bound="upper"), "disagrees"),
         ([80.6], replace(EXACT, least_seeds=1), "open"),  # nothing was trained
         # One draw, beside the interval of another training of ours: 80 ± 4.30 * 0.1 * sqrt(4 / 3).
-        ([79.9, 80.0, 80.1], Target(80.45, n=1, default=0.6), "agrees"),
-        ([79.9, 80.0, 80.1], Target(80.45, n=1, default=0.3), "open"),
+        ([79.9, 80.0, 80.1], Target(80.45, n=1, default=0.3, alternative=80.6), "agrees"),
+        ([79.9, 80.0, 80.1], Target(80.45, n=1, default=0.3, alternative=80.4), "open"),  # it holds both
+        ([79.9, 80.0, 80.1], Target(80.45, n=1, default=0.6), "open"),  # told from nothing
         ([79.9, 80.0, 80.1], Target(80.55, n=1, default=0.3, better=1), "disagrees"),
         ([79.9, 80.0, 80.1], Target(80.55, n=1, declared=0.3, better=1), "disagrees"),
     ],

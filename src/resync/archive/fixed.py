@@ -1,14 +1,22 @@
-"""When each claim was fixed: the first commit from which on it says what is tested today, and with which regime."""
+"""When each claim was fixed: the first commits from which on it says what is tested, how, and in which regime."""
 
 import json
 import subprocess
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from resync.errors import UserError
 from resync.files import write_text
-from resync.paper.claim import FIXED, Fixed, fingerprints
+from resync.paper.claim import FIXED, TEST_RULE, Fixed, fingerprint
 from resync.settings.errors import ConfigError
 from resync.settings.loader import parse
+
+_RULE = Path("src/resync/paper/claim.py")
+_BEFORE_NAMES = {"2": "37b9bee7fa30547a65e18824aa4aa3cbd3dedc6b"}
+"""The commits that brought the rules that are older than their names, by version."""
+
+_Entry = Mapping[str, Any]
 
 
 def write_fixed(configs: Path) -> None:
@@ -16,31 +24,63 @@ def write_fixed(configs: Path) -> None:
 
     Raises UserError where git has none.
     """
+    rule = _rule(configs)
     for file in sorted(configs.glob("*/claims.yaml")):
-        write_text(file.with_name(FIXED), json.dumps(fixed(file), indent=1) + "\n")
+        found = {name: {**parts, "rule": rule} for name, parts in fixed(file).items()}
+        write_text(file.with_name(FIXED), json.dumps(found, indent=1) + "\n")
 
 
 def fixed(file: Path) -> Fixed:
-    """By claim of `claims.yaml` and part (`test`, `regime`), fingerprint, commit and its time."""
+    """By claim of `claims.yaml` and part (`test`, `regime`, `pilots`): fingerprint, commit and its time."""
     found: Fixed = {}
-    now: dict[str, dict[str, str]] = {}
-    ended: set[tuple[str, str]] = set()
+    history = [(commit, time, {claim["id"]: claim for claim in claims}) for commit, time, claims in _history(file)]
+    experiments = {claim["experiment"] for _, _, claims in history[:1] for claim in claims.values()}
+    files = {name: file.parent / "experiments" / f"{name}.yaml" for name in experiments}
+    histories = {name: list(_history(path)) for name, path in files.items()}
+    for name, claim in history[0][2].items() if history else ():
+        found[name] = {"test": _since(history, lambda claims, name=name: fingerprint(claims.get(name, {})))}
+        of_experiment = histories[claim["experiment"]]
+        if of_experiment and "regime" in of_experiment[0][2]:
+            found[name]["regime"] = _since(of_experiment, lambda entry: fingerprint(entry, "regime", "tuned"))
+        if of_experiment and _has_pilots(of_experiment[0][2]):
+            found[name]["pilots"] = _since(of_experiment, lambda entry: str(_has_pilots(entry)))
+    return found
+
+
+def _since(history: list[tuple[str, str, Any]], of: Callable[[Any], str]) -> tuple[str, str, str]:
+    """What a file says now, and the first commit, with its time, since which it has said so."""
+    now = of(history[0][2])
+    last = history[0]
+    for each in history:
+        if of(each[2]) != now:
+            break
+        last = each
+    return now, last[0], last[1]
+
+
+def _has_pilots(experiment: _Entry) -> bool:
+    return any("pilot_seeds" in layer for layer in experiment.get("scales", {}).values())
+
+
+def _history(file: Path) -> Iterator[tuple[str, str, Any]]:
+    """The commits that changed a file, the newest first, with their times and what it said, back to other versions."""
     log = _git(file, "log", "--follow", "--name-only", "--format=%H %cI", "--", file.name).split("\n")
     lines = [line for line in log if line]
     for (commit, time), name in zip((line.split() for line in lines[::2]), lines[1::2], strict=True):
         try:
-            claims = parse(_git(file, "show", f"{commit}:{name}"), name).plain() or []
+            yield commit, time, parse(_git(file, "show", f"{commit}:{name}"), name).plain() or []
         except ConfigError:  # of another version
-            break
-        then = {claim["id"]: fingerprints(claim) for claim in claims}
-        now = now or then
-        for of, parts in now.items():
-            for part, print_ in parts.items():
-                if (of, part) not in ended and then.get(of, {}).get(part) == print_:
-                    found.setdefault(of, {})[part] = (print_, commit, time)
-                else:
-                    ended.add((of, part))
-    return found
+            return
+
+
+def _rule(configs: Path) -> tuple[str, str, str]:
+    """The rule of tests, and the commit that brought it."""
+    version = TEST_RULE.rpartition("; ")[2]
+    commit = _BEFORE_NAMES.get(version)
+    if commit is None:
+        top = Path(_git(configs / "any", "rev-parse", "--show-toplevel").strip())
+        commit = _git(top / "any", "log", "--format=%H", f"-S{TEST_RULE}", "--", str(_RULE)).split()[-1]
+    return TEST_RULE, commit, _git(configs / "any", "show", "-s", "--format=%cI", commit).strip()
 
 
 def _git(file: Path, *arguments: str) -> str:

@@ -31,7 +31,7 @@ from resync.audit.verdicts import (
 )
 from resync.formulas import rounding
 from resync.metrics.registry import METRICS
-from resync.paper.claim import LEAST_SEEDS, REDUCED, Claim, CurveTest, fingerprints
+from resync.paper.claim import REDUCED, TEST_RULE, Claim, CurveTest, fingerprint, least_seeds
 from resync.paper.paper import Paper
 from resync.results.runs import RunState
 from resync.results.seed_values import difference_with_unit, effect_texts
@@ -42,6 +42,8 @@ TESTS = {"welch": "Welch's test", "paired": "the paired t test", "ranks": "the t
 
 def claim_row(paper: Paper, claim: Claim, groups: Groups, scale: str) -> ClaimRow:
     """The verdict on a claim at a scale."""
+    groups = {place: [state for state in states if state.run.seed not in claim.chosen_on]
+              for place, states in groups.items()}  # fmt: skip
     series = series_of(paper, claim, groups)
     runs = [state for one in series.values() for state in one.states]
     test = test_of(claim, series.values())
@@ -56,7 +58,8 @@ def claim_row(paper: Paper, claim: Claim, groups: Groups, scale: str) -> ClaimRo
             for name, (test, values) in tested.items()
         )
     elif verdict is None:
-        found = tuple(_effect(claim, test, series[better], series[than]) for better, than in claim.pairs)
+        least = _least_of_interest(claim, published_effect(paper, claim, scale))
+        found = tuple(_effect(claim, test, series[better], series[than], least) for better, than in claim.pairs)
         labels = {name: one.label for name, one in series.items()}
         if claim.is_exact:
             verdict = _by_schedule(claim, found, labels)
@@ -66,6 +69,7 @@ def claim_row(paper: Paper, claim: Claim, groups: Groups, scale: str) -> ClaimRo
         if claim.hardware and verdict.word in FAILURES:
             verdict = Verdict(OPEN, NOT_COMPARABLE, f"{verdict.reason}; but claimed for {claim.hardware}")
     published = published_effect(paper, claim, scale)
+    fixed, exploratory = _fixed(paper, claim, runs, groups, scale)
     return ClaimRow(
         paper=paper.id, kind=OWN_CLAIM if claim.is_ours else CLAIM, id=claim.id,
         statement=_statement(claim, runs, scale),
@@ -75,28 +79,47 @@ def claim_row(paper: Paper, claim: Claim, groups: Groups, scale: str) -> ClaimRo
         at_epoch=claim.at_epoch, hardware=claim.hardware, status=claim.status, source=claim.source,
         sides=sides,
         effects=found, verdict=verdict.word, because=verdict.because, reason=verdict.reason,
-        provenance=provenance(runs), headline=claim.headline, fixed=_fixed(paper, claim, runs),
+        provenance=provenance(runs), headline=claim.headline, fixed=fixed,
+        exploratory=exploratory,
         published_effect=published,
         power=_power(claim, test, series, published) if found and published is not None else None,
     )  # fmt: skip
 
 
-def _fixed(paper: Paper, claim: Claim, runs: list[RunState]) -> str:
-    """Whether the claim was fixed before its first run started, and in which commit; empty if there is no run."""
-    started = [state.result.summary.get("started") for state in runs if state.result]
-    first = min(map(datetime.fromisoformat, filter(None, started)), default=None)
-    if first is None or not claim.is_tested:
-        return ""
+def _fixed(paper: Paper, claim: Claim, runs: list[RunState], groups: Groups, scale: str) -> tuple[str, str]:
+    """In which commit the claim was fixed, and why its test is exploratory: what was younger than a run that shows it.
+
+    Both are empty without results, and for what follows from the configuration. Runs of the grids with which its series
+    are tuned show its sign, too.
+    """
     declared = next(one for one in paper.claims if one.id == claim.id)
-    now = fingerprints(declared.model_dump(mode="json", exclude_defaults=True))
-    found = {part: known for part, known in paper.fixed.get(claim.id, {}).items() if known[0] == now[part]}
-    before = [part for part, (_, _, time) in found.items() if datetime.fromisoformat(time) <= first]
-    if "test" not in found:
-        return "in no commit"
-    if "test" not in before:
-        return f"in {found['test'][1][:12]}, after its first run"
-    later = "" if "regime" in before or not claim.regime else "; its regime after it"
-    return f"in {found['test'][1][:12]}, before its first run{later}"
+    experiment, known = paper.experiments[claim.experiment], paper.fixed.get(claim.id, {})
+    results = [state.result for state in runs if state.result]
+    if claim.is_exact or not results:
+        return "", ""
+    grids = [experiment.tuned.grid.get(name, ()) for where, name in claim.compared
+             if experiment.tuned and where == claim.experiment]  # fmt: skip
+    results += [state.result for grid in grids for name in grid for state in groups.get(claim.where(name), [])
+                if state.result]  # fmt: skip
+    started = [result.summary.get("started") for result in results]
+    first = min(map(datetime.fromisoformat, filter(None, started)), default=None)
+    now = {"test": fingerprint(declared.model_dump(mode="json", exclude_defaults=True)), "rule": TEST_RULE}
+    if scale in REDUCED and not claim.is_ours and experiment.regime:
+        now["regime"] = experiment.regime_fingerprint
+    late = []
+    for part, what in (("test", "it"), ("rule", "the rule of its test"), ("regime", "the regime of its experiment")):
+        if part in now and (part not in known or known[part][0] != now[part]):
+            late.append(f"{what} is in no commit")
+        elif part in now and (first is None or _time(known[part]) > first):
+            late.append(f"{what} is younger than its first run")
+    if "test" in known and "pilots" in known and _time(known["pilots"]) < _time(known["test"]):
+        late.append("pilots of the same contrast had shown its sign")
+    commit = "in no commit" if "test" not in known or known["test"][0] != now["test"] else f"in {known['test'][1][:12]}"
+    return commit, "; ".join(late)
+
+
+def _time(known: tuple[str, str, str]) -> datetime:
+    return datetime.fromisoformat(known[2])
 
 
 def _statement(claim: Claim, runs: list[RunState], scale: str) -> str:
@@ -123,11 +146,11 @@ def _same_trainings(claim: Claim, series: Mapping[str, ClaimSeries]) -> Verdict 
 def _in_regime(verdict: Verdict, paper: Paper, claim: Claim, groups: Groups, scale: str) -> Verdict:
     """The verdict of the tests, or that it says nothing: the claim could not have been true of these runs."""
 
-    def holds(name: str) -> bool:
+    def agrees(name: str) -> bool:
         control = next(one for one in paper.claims_at(scale) if one.id == name)
         return claim_row(paper, control, groups, scale).verdict == AGREES
 
-    reason = regime.outside(paper, claim, scale, groups, holds)
+    reason = regime.outside(paper, claim, scale, groups, agrees)
     tested = f"tested all the same: {verdict.word}, {verdict.reason}"
     return Verdict(UNTESTED, OUTSIDE, f"{reason}; {tested}") if reason else verdict
 
@@ -166,7 +189,7 @@ def _obstacles(claim: Claim, test: Test, series: list[ClaimSeries], scale: str) 
             yield Verdict(OPEN, TOO_FEW, f"{one.label}: {claim.metric} of seed {bad[0]} is NaN")
     if other := different_hardware((state for one in series for state in one.states), claim.metric):
         yield other
-    yield from _too_few(claim, test, series)
+    yield from _too_few(claim, test, series, scale)
 
 
 def _unfinished(claim: Claim, series: list[ClaimSeries]) -> Iterator[Verdict]:
@@ -183,23 +206,38 @@ def _unfinished(claim: Claim, series: list[ClaimSeries]) -> Iterator[Verdict]:
         yield replace(each, reason=f"{label}: {each.reason}")
 
 
-def _too_few(claim: Claim, test: Test, series: list[ClaimSeries]) -> Iterator[Verdict]:
-    """A standard deviation needs two values: of each series, or of the differences at common seeds."""
+def _too_few(claim: Claim, test: Test, series: list[ClaimSeries], scale: str) -> Iterator[Verdict]:
+    """Fewer seeds than a test needs, of each series or common ones, and others than the claim is to be tested at."""
     if claim.curves:
         return
-    by_name = {one.name: one for one in series}
+    by_name, needed = {one.name: one for one in series}, least_seeds(scale)
+    planned = next((number for at, number in claim.seeds.items() if at == scale), None)
     for better, than in ((by_name[better], by_name[than]) for better, than in claim.pairs):
         if test == "paired":
             common = len(samples(test, better, than)[0].values)
-            if common < LEAST_SEEDS:
-                more = f"{LEAST_SEEDS - common} more of {better.label} and {than.label}"
-                yield Verdict(OPEN, TOO_FEW, f"{TESTS[test]} needs {LEAST_SEEDS} common {better.blocks}s: {more}")
-        elif missing := [one for one in (better, than) if len(one.by_seed) < LEAST_SEEDS]:
-            more = ", ".join(f"{LEAST_SEEDS - len(one.by_seed)} more of {one.label}" for one in missing)
-            yield Verdict(OPEN, TOO_FEW, f"{TESTS[test]} needs {LEAST_SEEDS} seeds of each series: {more}")
+            if common < needed:
+                more = f"{needed - common} more of {better.label} and {than.label}"
+                yield Verdict(OPEN, TOO_FEW, f"{TESTS[test]} needs {needed} common {better.blocks}s: {more}")
+            counts = {common}
+        else:
+            counts = {len(one.by_seed) for one in (better, than)}
+            if missing := [one for one in (better, than) if len(one.by_seed) < needed]:
+                more = ", ".join(f"{needed - len(one.by_seed)} more of {one.label}" for one in missing)
+                yield Verdict(OPEN, TOO_FEW, f"{TESTS[test]} needs {needed} seeds of each series: {more}")
+        if planned is not None and counts != {planned}:
+            found = " and ".join(map(str, sorted(counts)))
+            yield Verdict(OPEN, TOO_FEW, f"found {found} {better.blocks}s, to be tested once, at {planned}")
 
 
-def _effect(claim: Claim, test: Test, better: ClaimSeries, than: ClaimSeries) -> Effect:
+def _least_of_interest(claim: Claim, published: float | None) -> float:
+    """The effect that tests must exclude for the claim to disagree: a third of the published one (Simonsohn 2015).
+
+    Any, if that is unknown, and never more than what is claimed.
+    """
+    return min(claim.at_least, (published or 0.0) / 3)
+
+
+def _effect(claim: Claim, test: Test, better: ClaimSeries, than: ClaimSeries, least: float) -> Effect:
     if claim.is_exact:
         sign = 1 if claim.direction == "higher" else -1
         ours, theirs = (sign * side.evidence.mean for side in (better, than))
@@ -207,10 +245,10 @@ def _effect(claim: Claim, test: Test, better: ClaimSeries, than: ClaimSeries) ->
     compared = samples(test, better, than)
     n = compared[0].n, compared[-1].n
     if test == "ranks":
-        return Effect(better.name, than.name, *effects.ranks(compared[0], compared[1], claim.at_least), n)
+        return Effect(better.name, than.name, *effects.ranks(compared[0], compared[1], claim.at_least, least), n)
     estimate = (effects.welch if test == "welch" else effects.paired)(*compared)
     low, high = estimate.interval(2 * claim.confidence - 1)
-    p_values = *estimate.p_values(claim.at_least), estimate.p_values(min(claim.at_least, 0.0))[1]
+    p_values = *estimate.p_values(claim.at_least), estimate.p_values(least)[1]
     return Effect(better.name, than.name, estimate.value, low, high, *p_values, n)
 
 

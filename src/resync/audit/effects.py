@@ -1,10 +1,10 @@
 """Effects over seeds: by how much one series is better than another, and how certain that is.
 
 The sign of an effect is chosen so that positive is better. Two one-sided t tests at the claimed level decide: the claim
-holds if an effect below the claimed one is rejected. If one of at least the claimed size is, the effect is smaller than
-claimed, or contradicted if any gain is rejected too. Where a training diverged, it has the worst rank. Seeds that all
-agree are no certainty: accuracies are multiples of one image, so that a few may tie by chance, and a defect may make
-them one training. No test is possible then, and nothing is rejected.
+agrees if an effect below the claimed one is rejected. If one of at least the claimed size is, the effect is smaller
+than published, or disagrees if a third of the published effect is rejected too. Where a training diverged, it has the
+worst rank. Seeds that all agree are no certainty: accuracies are multiples of one image, so that a few may tie by
+chance, and a defect may make them one training. No test is possible then, and nothing is rejected.
 """
 
 import math
@@ -38,9 +38,9 @@ class Effect:
     """The effect between two series.
 
     `p_less` is the p-value of the null hypothesis that the effect is smaller than `at_least`, `p_more` that of the null
-    hypothesis that it is at least as large, `p_any` that it is at least 0 (or `at_least` if that is negative); None if
-    nothing is tested. `low` and `high` bound the interval of effects that none of the one-sided tests rejects, None if
-    there is none. `n` holds the number of seeds of each side.
+    hypothesis that it is at least as large, `p_any` that it is at least a third of the published one, or 0 if that is
+    unknown, and never more than `at_least`; None if nothing is tested. `low` and `high` bound the interval of effects
+    that none of the one-sided tests rejects, None if there is none. `n` holds the number of seeds of each side.
     """
 
     better: str
@@ -98,7 +98,9 @@ def paired(differences: SeedValues) -> Estimate:
     return Estimate(differences.mean, differences.std / math.sqrt(differences.n), differences.n - 1)
 
 
-def ranks(better: SeedValues, than: SeedValues, at_least: float) -> tuple[float, None, None, float, float, float]:
+def ranks(
+    better: SeedValues, than: SeedValues, at_least: float, least: float
+) -> tuple[float, None, None, float, float, float]:
     """The difference of the medians, no interval, and `p_less`, `p_more` and `p_any` of Mann and Whitney's test.
 
     A training that diverged is minus infinity. The claimed effect is subtracted from the values that should be larger.
@@ -111,7 +113,7 @@ def ranks(better: SeedValues, than: SeedValues, at_least: float) -> tuple[float,
 
     medians = [median(side.values) for side in (better, than)]
     difference = rounding.difference(*medians) if all(map(math.isfinite, medians)) else math.nan
-    return difference, None, None, p(at_least, "greater"), p(at_least, "less"), p(min(at_least, 0.0), "less")
+    return difference, None, None, p(at_least, "greater"), p(at_least, "less"), p(least, "less")
 
 
 def pooled(compared: Iterable[SeedValues]) -> tuple[float, int]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from resync.audit.sides import Groups
 from resync.audit.surviving import surviving
 from resync.audit.values import BEFOREHAND, different_hardware, known_beforehand, measured, of_imported, unfinished
 from resync.audit.verdicts import (
+    AGREES,
     BETTER,
     DISAGREES,
     NOT_COMPARABLE,
@@ -106,6 +108,9 @@ def _measured_row(paper: Paper, value: PublishedValue, names: dict[str, Any], gr
     trained = any(state.run.total_steps for side in sides for state in side)
     reference = reference_time(value, paper.published)
     target = Target.of(value, reference, LEAST_SEEDS if trained else 1)
+    if target and value.alternative:
+        other = measured(groups.get((value.experiment, value.alternative), []), value.metric, value.at_epoch)[0].mean
+        target = replace(target, alternative=other)
     evidence = [one for one, _ in found]
     states = [state for side in sides for state in side]
     verdict = next(_obstacles(value, sides, [problem for _, problem in found], scale), None)
@@ -113,6 +118,9 @@ def _measured_row(paper: Paper, value: PublishedValue, names: dict[str, Any], gr
         assert target is not None
         of_record = value.seed is not None
         verdict = verdicts.record(evidence[0].mean, target) if of_record else verdicts.compare(target, *evidence)
+        if value.rate is not None and verdict.word == AGREES:
+            rate = measured(states, "tuned_lr", workers=value.at_workers)[0].mean
+            verdict = verdicts.record_with_rate(verdict, rate, value.rate, target)
         if METRICS[value.metric].depends_on == "hardware" and (verdict.word == DISAGREES or verdict.because == BETTER):
             # Times on another machine than the published one may have another ratio, which is no failure.
             reason = f"{verdict.reason}; another machine or network than the paper's may explain it"

@@ -19,7 +19,7 @@ from resync.audit.sides import ClaimSeries, Test, samples, series_of, test_of
 from resync.audit.verdicts import MOST_SEEDS
 from resync.metrics.registry import SECONDS_PER_HOUR
 from resync.paper import Suite
-from resync.paper.claim import LEAST_SEEDS, Claim
+from resync.paper.claim import LEAST_SEEDS, Claim, least_seeds
 from resync.paper.paper import Paper
 from resync.results.runs import RunState, state_of
 from resync.results.seed_values import SeedValues
@@ -137,7 +137,7 @@ def _with_spread(row: Power, claim: Claim, better: ClaimSeries, than: ClaimSerie
     # One comparison of several that fails is found at the level of all of them together.
     level = level / len(claim.pairs) if row.shows == "fails" else level
     effect = abs(row.expected - claim.at_least)
-    seeds = needed(row.test, effect, std, level, wanted)
+    seeds = needed(row.test, effect, std, level, wanted, least_seeds(row.scale))
     hours = [_hours(one.states) for one in (better, than)]
     return replace(
         known,
@@ -147,9 +147,11 @@ def _with_spread(row: Power, claim: Claim, better: ClaimSeries, than: ClaimSerie
     )
 
 
-def needed(test: str, effect: float, std: float, level: float, wanted: float = WANTED) -> int | None:
+def needed(
+    test: str, effect: float, std: float, level: float, wanted: float = WANTED, least: int = LEAST_SEEDS
+) -> int | None:
     """The smallest number of seeds of each series with which the test has the wanted power; None if above the most."""
-    numbers = range(LEAST_SEEDS, MOST_SEEDS + 1)
+    numbers = range(least, MOST_SEEDS + 1)
     place = bisect_left(numbers, wanted, key=lambda n: power(test, effect, std, (n, n), level))
     return numbers[place] if place < len(numbers) else None
 

@@ -120,6 +120,8 @@ def samples(test: Test, better: ClaimSeries, than: ClaimSeries) -> list[SeedValu
 
 def published_effect(paper: Paper, claim: Claim, scale: str) -> float | None:
     """By how much the better series is better in the paper's own numbers; None where it prints none of one."""
+    if claim.published_effect is not None:
+        return claim.published_effect
     if claim.curves or claim.order:
         return None
     values = {

@@ -6,8 +6,9 @@ A difference is always ours minus published. Its 95 % confidence interval decide
 * with a published standard deviation and number of seeds: Welch's interval of the difference of two means. It agrees if
   that contains 0 and is no wider than the metric's default tolerance on each side (noise is not agreement), and
   disagrees if it does not contain 0;
-* with n: 1 and no declared tolerance, the published value is one draw: the same by the interval in which another
-  training of ours would lie (prediction interval);
+* with n: 1 and no declared tolerance, the published value is one draw, which is consistent with ours if it lies in the
+  interval in which another training of ours would lie (prediction interval). It agrees if that interval excludes a
+  named alternative, too: an interval that holds everything tells nothing from anything;
 * a published bound: it agrees if the interval lies on the bound's right side, and disagrees on the other one;
 * a published difference or ratio of two series: the same for the difference of our two means, for a ratio of their
   logarithms;
@@ -99,7 +100,8 @@ class Target:
     `declared` is the tolerance declared for this value and `default` that of its metric, None if there is none, and
     `reason` the reason for it. `bound` says that the value is a `lower` or `upper` bound of what was measured. Fewer
     than `least_seeds` reproduce nothing; one is enough only where no training was random. With `of_ratio` the value
-    is a ratio of two means, which is compared by its logarithm, and tolerances are relative.
+    is a ratio of two means, which is compared by its logarithm, and tolerances are relative. `alternative` is what a
+    single draw must be told from.
     """
 
     value: float
@@ -112,6 +114,7 @@ class Target:
     bound: Literal["lower", "upper"] | None = None
     least_seeds: int = LEAST_SEEDS
     of_ratio: bool = False
+    alternative: float = math.nan
 
     @classmethod
     def of(cls, value: PublishedValue, reference: float | None, least_seeds: int) -> "Target | None":
@@ -149,9 +152,10 @@ class Target:
             return Tolerance(self.declared, self._because("declared"))
         if self.default is None:
             return None
+        if self.is_draw:
+            return Tolerance(self.default, "the metric's default, for the deviation of a single seed")
         if self.has_spread:
-            interval = "the interval of one more of our trainings" if self.is_draw else "Welch's interval"
-            return Tolerance(self.default, f"{interval}, resolved to the metric's default")
+            return Tolerance(self.default, "Welch's interval, resolved to the metric's default")
         return Tolerance(self.default, self._because("the metric's default"))
 
     @property
@@ -258,6 +262,14 @@ def record(ours: float, target: Target) -> Verdict:
     return Verdict(word, BY_RUNS, f"differs from the record of this seed by {100 * (ours / target.value - 1):+.2g} %")
 
 
+def record_with_rate(steps: Verdict, ours: float, published: float, target: Target) -> Verdict:
+    """The verdict on a search whose steps agree: its rate must, too, within the same relative tolerance."""
+    assert target.tolerance
+    rate = record(ours, Target(published, declared=target.tolerance.value / target.value * published))
+    reason = f"steps {steps.reason}" if rate.word == AGREES else f"learning rate {rate.reason}"
+    return replace(rate, reason=reason)
+
+
 def planned(computed: float, target: Target) -> Verdict:
     """The verdict on a number that follows from the schedule alone, such as the communication volume."""
     tolerance = planned_tolerance(target)
@@ -288,6 +300,9 @@ def _word(difference: float, half: float, target: Target, n: int) -> tuple[str, 
     edge = 0.0 if target.has_spread else tolerance
     if low > edge or high < -edge:
         return (OPEN, BETTER) if target.better * difference > 0 else (DISAGREES, BY_RUNS)
+    if target.is_draw:
+        excluded = abs(difference + target.value - target.alternative) > half
+        return (AGREES, BY_RUNS) if excluded else (OPEN, TOO_FEW)
     agrees = half <= tolerance if target.has_spread else (low >= -edge and high <= edge)
     return (AGREES, BY_RUNS) if agrees else (OPEN, TOO_FEW)
 
@@ -313,6 +328,9 @@ def _allowed(target: Target) -> str:
     assert target.tolerance is not None
     if target.bound:
         return f"the {target.bound} bound {target.value:.4g}"
+    if target.is_draw:
+        alternative = "no named alternative" if math.isnan(target.alternative) else f"{target.alternative:.4g}"
+        return f"the interval of one more of our trainings, to be told from {alternative}"
     if target.has_spread:
         return f"the published spread, to be resolved to {target.tolerance.value:g}"
     return f"± {target.tolerance.value:.4g} ({target.tolerance.basis})"

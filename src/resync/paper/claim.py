@@ -10,10 +10,23 @@ from pydantic import Field, RootModel
 
 from resync.metrics.registry import EVALUATED, EXACT, METRICS, ComparedMetric
 from resync.run.run import Scale
-from resync.settings.base import Check, Id, Items, PositiveInt, PositiveNumber, Settings, Text
+from resync.settings.base import Check, Count, Id, Items, PositiveInt, PositiveNumber, Settings, Text
+
+TEST_RULE = "t tests, paired by seed or start with the same kind of run, Welch's else; ranks if a training diverged; 2"
+"""The rule by which claims are tested, with its version: a claim is not fixed before its rule."""
+
 
 LEAST_SEEDS = 2
-"""Seeds of each series that a test over seeds needs: a standard deviation needs two values."""
+"""Values that a standard deviation needs."""
+
+
+def least_seeds(scale: str) -> int:
+    """Seeds of each series that a test over seeds needs: with fewer, it would rest on normality alone.
+
+    Smoke scale tests the machinery, for which a standard deviation of two values does.
+    """
+    return LEAST_SEEDS if scale == "smoke" else 5
+
 
 REDUCED = ("smoke", "mini")
 """The scales at which something else is trained than what the paper trains."""
@@ -52,43 +65,49 @@ class CurveTest(Settings):
 
 
 class Bound(Settings):
-    """A bound on what a series reached: on the mean over its seeds, or on a number of its configuration."""
+    """A bound on what a series reached at the epoch at which a claim tests it: on the mean over its seeds."""
 
-    metric: ComparedMetric = Field(description="what is bounded: the value at the end of the runs, or at `at_epoch`")
-    series: SeriesName = Field(description="series of the claim's experiment, or `experiment/series`")
-    at_epoch: PositiveNumber | None = Field(default=None, description="epoch of the evaluation; null: the end")
+    metric: ComparedMetric = Field(description="what is bounded; the dose counts the steps whose gradients have noise")
+    series: SeriesName | None = Field(
+        default=None,
+        description="series that must keep it, or `experiment/series`, of another experiment at its end; null: every "
+        "one that a claim compares",
+    )
     least: float | None = Field(default=None, description="smallest value; null: no bound")
     most: float | None = Field(default=None, description="largest value; null: no bound")
+    published: float = Field(description="what the paper's own training reached, which keeps the bound")
+    source: Text = Field(description="where the paper says so")
 
     def checks(self) -> Iterator[Check]:
-        """Require a bound."""
+        """Require a bound that does not exclude the paper's own training."""
         if self.least is None and self.most is None:
             yield (), "found neither least nor most, allowed: one of them, or both"
+        if not self.keeps(self.published):
+            yield ("published",), f"found {self.published:g}, allowed: {self.allowed}, or the paper would be outside"
+
+    def keeps(self, value: float) -> bool:
+        """Whether a value lies within the bound."""
+        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+
+    @property
+    def allowed(self) -> str:
+        """`at least 1 and at most 2`."""
+        bounds = (("least", self.least), ("most", self.most))
+        return " and ".join(f"at {word} {value:g}" for word, value in bounds if value is not None)
 
 
 class Regime(Settings):
-    """What must be true of the trainings of a scale for a claim to be able to hold there; the audit checks it."""
+    """What trainings at a reduced scale must be for claims of the paper on them to be tested; the audit measures it.
 
-    outside: Text | None = Field(default=None, description="why the claim cannot hold or fail there; alone")
-    inside: Text | None = Field(default=None, description="why it can, whatever the trainings reach")
-    values: Items[Bound] = Field(default=(), description="what its trainings must reach")
-    tuned: bool = Field(
-        default=False,
-        description="whether every series must have the settings of the best one of its experiment's "
-        "grid (`tuned` there)",
+    It is one for all claims on an experiment, so that none is spared a verdict that another one gets.
+    """
+
+    bounds: Items[Bound] = Field(default=(), description="what its trainings must reach")
+    rates: Literal["tuned", "shared", "compared"] = Field(
+        description="tuned: both sides have the best rate of grids of the same rates, not at their edge, by the tested "
+        "metric and on other images than the claim uses (`tuned`); shared: one peak rate for all, as the paper has it; "
+        "compared: the rate is what differs"
     )
-    control: Id | None = Field(
-        default=None, description="positive control: a claim of the paper at this scale that must hold, so that an "
-        "effect can be seen in this setting",
-    )  # fmt: skip
-
-    def checks(self) -> Iterator[Check]:
-        """Require a reason or a condition, and nothing beside `outside`."""
-        given = [name for name in type(self).model_fields if getattr(self, name)]
-        if not given:
-            yield (), "found no condition, allowed: outside alone, or inside, values, tuned and control"
-        elif self.outside and len(given) > 1:
-            yield ("outside",), f"found {given[1]} beside it, allowed: outside alone"
 
 
 class Claim(Settings):
@@ -127,10 +146,28 @@ class Claim(Settings):
         description="level of the one-sided tests over seeds: their error rate is 1 - confidence",
     )
     scales: Items[Scale] = Field(min_length=1, description="scales at which the claim is meaningful")
-    regime: dict[Scale, Regime] = Field(
+    control: Id | None = Field(
+        default=None,
+        description="positive control: a claim of the paper that must agree, so that an effect can be seen in this "
+        "setting; a claim that nothing is lost needs one at a reduced scale",
+    )
+    published_effect: float | None = Field(
+        default=None,
+        description="effect that the paper has, in the metric's unit and positive if `better` is better: it disagrees "
+        "only where tests exclude a third of it; null: that of the published values of the two series",
+    )
+    seeds: dict[Scale, PositiveInt] = Field(
         default={},
-        description="by scale, what must be true of the trainings for the claim to be able to hold; scale paper has "
-        "the published settings and needs none",
+        description="stopping rule: the number of seeds, or starts, at which it is tested, once; it stays open at "
+        "another. Omitted: all that the experiment declares",
+    )
+    chosen_on: Items[Count] = Field(
+        default=(), description="seeds by whose results the claim or its bounds were chosen, which do not count"
+    )
+    continues: Id | None = Field(
+        default=None,
+        description="the claim that it asks again of further seeds, after a look at the first ones: once, and at half "
+        "its level",
     )
     headline: bool = Field(
         default=False, description="whether it is one of the few claims of the abstract, or tests one in its regime"
@@ -206,13 +243,10 @@ class Claim(Settings):
             key = "order" if self.order else "than"
             yield (key,), f"found a series twice, allowed: different series of {', '.join(dict.fromkeys(self.series))}"
         if self.is_exact:
-            for key in ("confidence", "expected", "regime"):
+            for key in ("confidence", "expected", "control", "published_effect", "seeds", "continues"):
                 if key in self.model_fields_set:
                     yield (key,), "has no effect on an exact number, allowed: for a test over seeds"
-        elif self.curves is None and not self.is_ours:
-            for scale in [scale for scale in self.scales if scale in REDUCED and scale not in self.regime]:
-                yield ("regime",), f"found none at scale {scale}, allowed: such as {{{scale}: {{outside: WHY}}}}"
-        for key in ("expected", "regime"):
+        for key in ("expected", "seeds"):
             if elsewhere := [scale for scale in getattr(self, key) if scale not in self.scales]:
                 yield (key,), f"found {elsewhere[0]}, allowed: scales of the claim, {', '.join(self.scales)}"
         if self.hardware is not None and METRICS[self.metric].depends_on != "hardware":
@@ -225,22 +259,22 @@ class Claim(Settings):
             yield ("at_epoch",), f"found for {self.metric}, allowed: for {', '.join(EVALUATED)}"
 
 
-_PARTS = {
-    "test": (
-        "experiment", "better", "than", "order", "curves", "metric", "at_epoch", "direction", "at_least", "confidence",
-    ),
-    "regime": ("regime",),
-}  # fmt: skip
+_TEST = ("experiment", "better", "than", "order", "curves", "metric", "at_epoch", "direction", "at_least", "confidence",
+         "control", "published_effect", "seeds", "chosen_on", "continues")  # fmt: skip
 FIXED = "fixed.json"
 """The file beside `claims.yaml` that says in which commit each claim was fixed."""
 Fixed = dict[str, dict[str, tuple[str, str, str]]]
-"""By claim and part (`test`, `regime`): its fingerprint, the commit from which on it has this one, and its time."""
+"""By claim and part, its fingerprint, the commit from which on it has this one, and its time.
+
+Parts are `test`, what is tested; `rule`, how (`TEST_RULE`); `regime`, that of its experiment; and `pilots`, by which
+commit the experiment had pilot seeds, which may have shown the sign of the effect.
+"""
 
 
-def fingerprints(entry: Mapping[str, Any]) -> dict[str, str]:
-    """12 hex digits of what is tested, and of the regime, of a claim as it stands in its file."""
-    return {part: sha256(_canonical({key: entry[key] for key in keys if key in entry}).encode()).hexdigest()[:12]
-            for part, keys in _PARTS.items()}  # fmt: skip
+def fingerprint(entry: Mapping[str, Any], *keys: str) -> str:
+    """12 hex digits of some keys of an entry as it stands in its file; by default of what a claim tests."""
+    kept = {key: entry[key] for key in keys or _TEST if key in entry}
+    return sha256(_canonical(kept).encode()).hexdigest()[:12]
 
 
 def _canonical(value: Any) -> str:

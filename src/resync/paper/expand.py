@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
 
+from resync.paper.claim import Regime
 from resync.paper.paper import Blocks, Experiment, ExperimentFile, Tuned
 from resync.run.in_words import listed
 from resync.run.reduction import LoadedScale, Reduced
@@ -63,7 +64,9 @@ def expand(
     blocks, grid = node.child("blocks"), node.child("tuned")
     tuned = collector.validated(Tuned, grid)[0] if grid else None  # its problems are noted with those of the file
     by: Blocks = "start" if blocks and blocks.value == "start" else "seed"
-    return Experiment(name, expect.value if expect else "", ordered, scales, by, tuned), runs
+    of_regime = node.child("regime")
+    regime = collector.validated(Regime, of_regime)[0] if of_regime else None
+    return Experiment(name, expect.value if expect else "", ordered, scales, by, tuned, regime), runs
 
 
 def _scales(node: Node, scale_layers: dict[str, LoadedScale]) -> dict[str, tuple[str, ...]]:

@@ -98,14 +98,18 @@ def _read_experiments(
 
 
 def _dangling_grids(folder: Path, experiments: _Experiments) -> Iterator[str]:
-    """Series that `tuned` of an experiment names and that no experiment of the paper has."""
+    """Series that `tuned` or the regime of an experiment name and that no experiment of the paper has."""
     for name, experiment in experiments.items():
         grid = experiment.tuned.grid if experiment and experiment.tuned else {}
-        named = [*(f"{name}/{series}" for series in grid), *(one for listed in grid.values() for one in listed)]
-        for one, (where, _, series) in ((one, one.partition("/")) for one in named):
+        bounds = experiment.regime.bounds if experiment and experiment.regime else ()
+        named = [("tuned.grid", f"{name}/{series}") for series in grid]
+        named += [("tuned.grid", one) for listed in grid.values() for one in listed]
+        named += [("regime.bounds", bound.series if "/" in bound.series else f"{name}/{bound.series}")
+                  for bound in bounds if bound.series]  # fmt: skip
+        for key, one, (where, _, series) in ((key, one, one.partition("/")) for key, one in named):
             there = experiments.get(where)
             if (there or where not in experiments) and series not in (there.series if there else ()):
-                yield f"{folder}/experiments/{name}.yaml: tuned.grid: found {one}, allowed: a series, experiment/series"
+                yield f"{folder}/experiments/{name}.yaml: {key}: found {one}, allowed: a series, experiment/series"
 
 
 def _dangling_references(paper: Node, known: Known) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, ValidationInfo, WithJsonSchema, field_validator
 
 from resync.metrics.registry import METRICS, ComparedMetric
-from resync.paper.claim import Claim, Fixed, SeriesName
+from resync.paper.claim import Claim, Fixed, Regime, SeriesName, fingerprint
 from resync.paper.logs import LogsFile
 from resync.paper.published import LinkName, PublishedValue
 from resync.run.in_words import title_of
@@ -204,6 +204,11 @@ class ExperimentFile(Settings):
         "seeds with one `start_from` counts once",
     )
     tuned: Tuned | None = Field(default=None, description="where tuned settings come from; null: nothing was tuned")
+    regime: Regime | None = Field(
+        default=None,
+        description="what its trainings at a reduced scale must be for claims of the paper on them to be tested; null: "
+        "none is tested there. Scale paper has the published settings and needs none",
+    )
     base: RunLayer = Field(description="settings that the series share")
     series: dict[Id, SeriesLayer] = Field(min_length=1, description="the series, in the order of figures and tables")
     scales: dict[Scale, ScaleLayer] = Field(
@@ -221,6 +226,14 @@ class Experiment:
     scales: Mapping[str, tuple[str, ...]]
     blocks: Blocks = "seed"
     tuned: Tuned | None = None
+    regime: Regime | None = None
+
+    @property
+    def regime_fingerprint(self) -> str:
+        """The fingerprint of its regime, and of the grids with which its rates are tuned."""
+        parts = {"regime": self.regime, "tuned": self.tuned}
+        plain = {key: part.model_dump(mode="json", exclude_defaults=True) for key, part in parts.items() if part}
+        return fingerprint(plain, *parts)
 
     @property
     def series(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from pydantic import Field, RootModel
 
 from resync.metrics.registry import EXACT, METRICS, ComparedMetric
 from resync.run.run import Scale
-from resync.settings.base import Check, Count, Id, Items, NonNegativeNumber, PositiveInt, Settings, Text
+from resync.settings.base import Check, Count, Id, Items, NonNegativeNumber, PositiveInt, PositiveNumber, Settings, Text
 from resync.settings.errors import show
 
 CERTAINTY = ("verified", "secondary", "derived", "measured", "unverified", "missing")
@@ -64,6 +64,15 @@ class PublishedValue(Settings):
         default=None,
         description="the value is only a bound: `over 5 h` is lower, `within 1.2 points` is upper; null: it is exact",
     )
+    rate: PositiveNumber | None = Field(
+        default=None,
+        description="of a search: the learning rate that it found, which must agree, too; both are one number",
+    )
+    alternative: Id | None = Field(
+        default=None,
+        description="of a single training (n: 1): the series of the same experiment from which it must be told. "
+        "It agrees only if the interval in which one more of our trainings would lie holds it and excludes that series",
+    )
     std: NonNegativeNumber | None = Field(default=None, description="standard deviation over the paper's seeds")
     n: PositiveInt | None = Field(default=None, description="number of the paper's seeds")
     unit: str = Field(description="unit of value, std and tolerance; 1 for a ratio")
@@ -94,7 +103,9 @@ class PublishedValue(Settings):
     @property
     def compared(self) -> tuple[tuple[str, str], ...]:
         """The (experiment, series) pairs that a comparison with our results needs."""
-        return tuple((self.experiment, series) for series in (self.series, self.series_beside) if series)
+        return tuple(
+            (self.experiment, series) for series in (self.series, self.series_beside, self.alternative) if series
+        )
 
     @property
     def is_bare_time(self) -> bool:
@@ -148,6 +159,13 @@ class PublishedValue(Settings):
             yield ("at_workers",), "found without seed, allowed: together with it"
         if self.at_epoch is not None and "metrics" not in METRICS[self.metric].files:
             yield ("at_epoch",), f"found for {self.metric}, allowed: for what is measured at evaluations"
+        if self.rate is not None and self.at_workers is None:
+            yield ("rate",), "found without at_workers, allowed: for a search"
+        if self.alternative is not None and (self.n != 1 or self.series_beside or self.tolerance is not None):
+            yield (
+                ("alternative",),
+                "has no effect here, allowed: for one number of a single training, without tolerance",
+            )
         if self.std is not None and (self.bound or self.series_beside):
             yield ("std",), "has no effect on a bound or beside another series, allowed: null"
 

@@ -1,7 +1,7 @@
 """Records of searches that authors logged: the published values of every seed and number of workers."""
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +16,6 @@ from resync.settings.problems import Collector
 
 COLUMNS = ("algorithm", "topology", "heterogeneity", "r0", "num_workers", "seed", "best_steps", "best_lr")
 """The columns of records.csv: a series by what it trains, and what a search of it has found."""
-_FOUND = {"tuned_steps": "best_steps", "tuned_lr": "best_lr"}
 NAME = "records"
 
 
@@ -59,28 +58,28 @@ def read_records(folder: Path, known: Known, collector: Collector) -> tuple[Publ
             if run is None or not run.search or int(row["num_workers"]) not in run.search.workers:
                 collector.lines.append(f"{place}: no run at paper scale searches this")
                 continue
-            values += [*_values(run, row, shared)]
+            values.append(_value(run, row, shared))
         except ValueError as error:
             collector.lines.append(f"{place}: {error}")
     return tuple(values)
 
 
-def _values(run: Run, row: Mapping[str, str], shared: RecordsFile) -> Iterator[PublishedValue]:
-    workers, seed = int(row["num_workers"]), int(row["seed"])
-    for metric, column in _FOUND.items():
-        value = float(row[column])
-        yield PublishedValue(
-            id=f"{run.experiment}_{run.series}_{workers}_seed{seed}_{metric}",
-            item=shared.item,
-            experiment=run.experiment,
-            series=run.series,
-            metric=metric,
-            seed=seed,
-            at_workers=workers,
-            value=value,
-            unit=METRICS[metric].unit,
-            tolerance=shared.tolerance * abs(value),
-            tolerance_reason=shared.tolerance_reason,
-            status=shared.status,
-            source=shared.source,
-        )
+def _value(run: Run, row: Mapping[str, str], shared: RecordsFile) -> PublishedValue:
+    """One search is one number: its steps, and beside them the rate with which it took them."""
+    workers, seed, steps = int(row["num_workers"]), int(row["seed"]), float(row["best_steps"])
+    return PublishedValue(
+        id=f"{run.experiment}_{run.series}_{workers}_seed{seed}",
+        item=shared.item,
+        experiment=run.experiment,
+        series=run.series,
+        metric="tuned_steps",
+        seed=seed,
+        at_workers=workers,
+        value=steps,
+        rate=float(row["best_lr"]),
+        unit=METRICS["tuned_steps"].unit,
+        tolerance=shared.tolerance * abs(steps),
+        tolerance_reason=shared.tolerance_reason,
+        status=shared.status,
+        source=shared.source,
+    )

@@ -8,7 +8,7 @@ from typing import TypeVar
 from pydantic import RootModel
 
 from resync.metrics.registry import unmeasured
-from resync.paper.claim import Claim, ClaimsFile, Regime
+from resync.paper.claim import Claim, ClaimsFile
 from resync.paper.paper import Experiment, PaperFile
 from resync.paper.published import PublishedFile, PublishedValue, reference_time
 from resync.run.evaluated import is_evaluated_at
@@ -137,32 +137,43 @@ def read_claims(
             collector.note(known.unmeasured(metric, claim.compared, scale, node.entries["metric"]))
             if claim.at_epoch is not None:
                 collector.note(known.unevaluated(claim.at_epoch, claim.compared, scale, node.entries["at_epoch"]))
-        for scale, regime in claim.regime.items():
-            place = node.entries["regime"].entries[scale]
-            collector.note(_unfit_regime(claim, regime, scale, place, known, [claim for claim, _ in entries]))
+        collector.note(_unfit_names(claim, node, [claim for claim, _ in entries]))
+    collector.note(_best_and_final(entries))
     return tuple(claim for claim, _ in entries)
 
 
-def _unfit_regime(
-    claim: Claim, regime: Regime, scale: str, place: Node, known: Known, claims: list[Claim]
-) -> Iterator[Problem]:
-    """What a regime refers to and that does not exist, or that its runs do not measure."""
-    for bound, node in zip(regime.values, place.listed_at("values"), strict=True):
-        experiment, name = claim.where(bound.series)
-        yield from known.dangling(experiment, node, {name: node.entries["series"]}, [scale])
-        yield from known.unmeasured(bound.metric, [(experiment, name)], scale, node)
-        if bound.at_epoch is not None:
-            yield from known.unevaluated(bound.at_epoch, [(experiment, name)], scale, node)
-    controls = [one.id for one in claims if scale in one.scales and one.is_tested and one is not claim
-                and not (scale in one.regime and one.regime[scale].control)]  # fmt: skip
-    if regime.control and regime.control not in controls:
-        yield place.entries["control"].problem(f"{not_among(regime.control, controls)} (without a control of its own)")
-    for experiment, name in claim.compared if regime.tuned and known.sound else ():
-        found = known.experiments.get(experiment)
-        if found and name not in (found.tuned.grid if found.tuned else ()):
-            yield place.entries["tuned"].problem(
-                f"{experiment}/{name} has no grid, allowed: one in `tuned` of its file"
+def _unfit_names(claim: Claim, node: Node, claims: list[Claim]) -> Iterator[Problem]:
+    """Other claims that a claim names and that are not there, or cannot be what it needs."""
+    tested = [one for one in claims if one.is_tested and one is not claim and set(one.scales) & set(claim.scales)]
+    controls = [one.id for one in tested if not one.control]
+    if claim.control and claim.control not in controls:
+        yield node.entries["control"].problem(f"{not_among(claim.control, controls)} (without a control of its own)")
+    if claim.continues:
+        first = {one.id: one for one in tested if not one.continues}
+        again = [one.id for one in claims if one.continues == claim.continues]
+        if claim.continues not in first:
+            yield node.entries["continues"].problem(not_among(claim.continues, first))
+        elif len(again) > 1:
+            yield node.entries["continues"].problem(f"found by {' and '.join(again)}, allowed: one continuation")
+        elif 2 * (1 - claim.confidence) > 1 - first[claim.continues].confidence + _ROUNDING:
+            least = 1 - (1 - first[claim.continues].confidence) / 2
+            yield node.entries["continues"].problem(
+                f"found confidence {claim.confidence:g}, allowed: at least {least:g}"
             )
+
+
+def _best_and_final(entries: list[tuple[Claim, Node]]) -> Iterator[Problem]:
+    """Claims of a paper on one experiment of which some compare best values, and others the same metric at the end."""
+    named: dict[tuple[str, str], str] = {}
+    for claim, node in entries:
+        if claim.is_ours or claim.at_epoch is not None:
+            continue
+        other = named.setdefault((claim.experiment, claim.metric.removeprefix("best_")), claim.metric)
+        if other != claim.metric:
+            yield node.entries["metric"].problem(f"found {claim.metric}, allowed: {other}, as other claims there")
+
+
+_ROUNDING = 1e-9
 
 
 def _read(model: type[RootModel[tuple[_Entry, ...]]], file: Path, collector: Collector) -> list[tuple[_Entry, Node]]:

@@ -22,7 +22,7 @@ from resync.engine.choose import choose_engine
 from resync.engine.engine import Engine
 from resync.engine.stacked import Stacked, Stacking, stacking_pays
 from resync.engine.workers import Workers
-from resync.run.parts import ModelOptions
+from resync.models.options.base import ModelOptions
 from resync.settings.options import options_of
 from resync.train.objective import Classification
 

@@ -40,6 +40,7 @@ LAYERS = [
     {"plan", "prepare"},
     {"paper"},
     {"run"},
+    {"options"},
     {"data_sets", "metrics"},
     {"periods", "schedules", "topology", "mixing"},
     {"formulas", "processes"},
@@ -52,14 +53,16 @@ TRAINERS = ("transformers", "lightning")
 LOCKS = ("requirements.lock", *(f"requirements-{extra}.lock" for extra in ("ffcv", "slurm", "trainers")))
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 WITHOUT_TORCH = {
-    "errors", "files", "streams", "text_tables", "settings", "formulas", "data_sets", "metrics", "run", "paper", "plan",
-    "results", "render", "audit", "report", "importer", "progress", "archive", "comparison", "cli", "workflow",
+    "errors", "files", "streams", "text_tables", "settings", "formulas", "data_sets", "metrics", "options", "run",
+    "paper", "plan", "results", "render", "audit", "report", "importer", "progress", "archive", "comparison", "cli",
+    "workflow",
 }  # fmt: skip
 
 
 def room_of(module: str) -> str:
-    """The room of a module: `resync.sync.local` -> `sync`, `resync` -> `__init__`."""
-    return [*module.split("."), "__init__"][1]
+    """The room of a module: `resync.sync.local` -> `sync`, `resync` -> `__init__`; options are one room."""
+    _, room, part, *_ = [*module.split("."), "__init__", ""]
+    return "options" if part == "options" and room != "settings" else room
 
 
 @cache

@@ -13,8 +13,8 @@ from resync.engine.clocks import Clocks
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 from resync.run.execution import EngineSettings
-from resync.run.parts import SyncOptions
 from resync.sync.algorithm import Training
+from resync.sync.options.base import SyncOptions
 
 
 def _library(algorithm: SyncOptions, setting: Setting) -> Step:

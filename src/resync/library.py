@@ -43,10 +43,10 @@ from resync.engine.transport import Transport
 from resync.errors import UserError
 from resync.formulas.periods import Constant, Period
 from resync.processes.meeting import StoreAllGather
-from resync.run.parts import SyncOptions
 from resync.settings.base import Count, PositiveInt, PositiveNumber, Settings
 from resync.sync import build
 from resync.sync.algorithm import Training
+from resync.sync.options.base import SyncOptions
 from resync.sync.rounds import Rounds
 from resync.torch_private import is_within_a_step, time_limit
 

@@ -15,10 +15,10 @@ from resync.files import read_json, write_text
 from resync.paper import Suite
 from resync.paper.paper import Item
 from resync.plan.rehearsed import NAME, failures, shapes
+from resync.render.options.base import KindOptions
 from resync.results import state
 from resync.results.summary import NAME as SUMMARY
 from resync.run import Run
-from resync.run.parts import KindOptions
 from resync.settings.errors import ConfigError, not_among, suggestion
 
 RUN = "results/{scale}/{paper}/{experiment}/{series}/seed{seed}"

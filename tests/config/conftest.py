@@ -19,7 +19,7 @@ FILES = {
 
         from pydantic import Field
 
-        from resync.run.parts import ModelOptions
+        from resync.models.options.base import ModelOptions
         from resync.settings.base import PositiveInt, Several
 
 
@@ -39,7 +39,7 @@ FILES = {
 
         from pydantic import Field
 
-        from resync.run.parts import OptimizerOptions
+        from resync.optim.options.base import OptimizerOptions
 
 
         class SGD(OptimizerOptions):
@@ -56,7 +56,7 @@ FILES = {
     "package/sync/options/allreduce.py": """\
         from typing import ClassVar, Literal
 
-        from resync.run.parts import SyncOptions, Traffic
+        from resync.sync.options.base import SyncOptions, Traffic
 
 
         class AllReduce(SyncOptions):
@@ -70,7 +70,7 @@ FILES = {
 
         from pydantic import Field
 
-        from resync.run.parts import SyncOptions, Traffic
+        from resync.sync.options.base import SyncOptions, Traffic
         from resync.formulas.periods import PeriodRule
 
 
@@ -90,7 +90,7 @@ FILES = {
 
         from pydantic import Field
 
-        from resync.run.parts import KindOptions
+        from resync.render.options.base import KindOptions
 
 
         class Curve(KindOptions):
@@ -102,7 +102,7 @@ FILES = {
     "package/render/options/law.py": """\
         from typing import Literal
 
-        from resync.run.parts import KindOptions
+        from resync.render.options.base import KindOptions
 
 
         class Law(KindOptions):

@@ -15,8 +15,8 @@ from processes import run_processes
 from quadratic import NUMBERED, Problem
 
 from resync.formulas import mixing, topology
+from resync.formulas.clock import VirtualClock
 from resync.formulas.periods import Constant
-from resync.run.clock import VirtualClock
 from resync.streams import stream
 from resync.sync.algorithm import Due
 

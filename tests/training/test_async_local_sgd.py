@@ -17,10 +17,10 @@ from launched import code_of, forked
 from quadratic import Problem
 
 from resync.data.gaussian_clusters import draw, notebook_orders
+from resync.formulas.clock import VirtualClock
 from resync.plan import virtual_time
 from resync.plan.virtual_time import stretches, virtual_seconds
 from resync.run import Run
-from resync.run.clock import VirtualClock
 from resync.sync.algorithm import Algorithm
 from resync.sync.options.asynchronous import AsyncLocalSGD
 from resync.train.build import build

@@ -23,10 +23,10 @@ import resync
 from resync import library
 from resync.formulas.periods import PowerRule, rounds
 from resync.formulas.schedules import CosineSchedule, Schedule
-from resync.run.parts import SyncOptions
 from resync.settings.options import TrainingShape
 from resync.sync import adpsgd_threads
 from resync.sync.fields import moments
+from resync.sync.options.base import SyncOptions
 from resync.torch_private import takes_loss_scale
 
 CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])

@@ -17,8 +17,8 @@ import resync
 from resync.engine.clocks import Clocks
 from resync.engine.transport import Transport
 from resync.processes.meeting import StoreAllGather
-from resync.run.parts import SyncOptions
 from resync.sync import options
+from resync.sync.options.base import SyncOptions
 
 METHODS: dict[str, SyncOptions] = {
     "AllReduce": resync.AllReduce(),

@@ -21,7 +21,7 @@ from resync.data.characters import Characters
 from resync.data.sampling import Sampler
 from resync.data.sonnets import FILE
 from resync.data_sets.declaration import data_set
-from resync.models.gpt import GPT
+from resync.models.gpt import GPTModel
 from resync.paper.suite import load_suite
 from resync.prepare.folders import prepared_file
 from resync.run import Run
@@ -40,10 +40,10 @@ def text() -> Characters:
     return data.build("sonnets", {"context": 16})
 
 
-def gpt(**changes: Any) -> GPT:
+def gpt(**changes: Any) -> GPTModel:
     options = {"layers": 2, "heads": 2, "dim": 8} | changes
     model = models.build(options_of("models", "gpt")(**options), (16,), 51, seed=1)
-    assert isinstance(model, GPT)
+    assert isinstance(model, GPTModel)
     return model
 
 

@@ -12,8 +12,8 @@ import torch
 from mypy import api
 
 import resync
-from resync.run.parts import SyncOptions
 from resync.sync import options
+from resync.sync.options.base import SyncOptions
 
 ROOT = Path(__file__).parents[2]
 SNIPPET = """\

@@ -12,7 +12,7 @@ from resync.engine.workers import Workers
 from resync.errors import UserError
 from resync.formulas import mixing
 from resync.formulas.rate_search import Fastest, Settled, measured_steps
-from resync.models.point import Point
+from resync.models.point import PointModel
 from resync.sync.options import D2, DPSGD, SGP, AllReduce, GradientTracking, RelaySum
 from resync.train.search import Trials
 
@@ -125,7 +125,7 @@ ALGORITHMS = {
 def trials(name, workers, seed, heterogeneity, distance):
     functions = drawn(workers, seed, heterogeneity, distance)
     transport = Transport(workers, Clocks(torch.device("cpu")))
-    return Trials(functions, ALGORITHMS[name], Workers(Point(10), workers), transport)
+    return Trials(functions, ALGORITHMS[name], Workers(PointModel(10), workers), transport)
 
 
 def test_one_worker_has_no_gradient_at_its_own_optimum():

@@ -14,7 +14,7 @@ from resync.engine.engine import Engine
 from resync.engine.stacked import LARGEST_STACK, Stacked, Stacking, of_a_layer, stacking_pays
 from resync.engine.stacked_layers import Stack
 from resync.engine.workers import Workers
-from resync.run.parts import ModelOptions
+from resync.models.options.base import ModelOptions
 from resync.settings.options import options_of
 from resync.train.language_model import LanguageModel
 from resync.train.objective import Classification

@@ -11,10 +11,10 @@ from resync.archive.unpack import unpack
 from resync.audit import audit, gather, sentence, write
 from resync.paper import Suite
 from resync.render.item import render
+from resync.render.options.base import KindOptions
 from resync.report import report
 from resync.results.errors import ResultsError
 from resync.results.summary import NAME
-from resync.run.parts import KindOptions
 
 RESULTS, FIGURES = Path("results"), Path("figures")
 """The folders of runs, audits and pages, and of figures and tables, below that of everything that is drawn."""

@@ -12,13 +12,13 @@ from typing import Any
 from resync.cli.declare import CONFIGS, JSON, ONE_PAPER, PAPER, PILOTS, RESULTS, SCALE, flag, runs_of, suite_of, verb
 from resync.errors import UserError
 from resync.files import write_text
+from resync.models.options.base import ModelOptions
 from resync.paper import Suite
 from resync.plan import Cost, cost
 from resync.plan.network import ALL_REDUCES, LINKS, Network
 from resync.plan.rehearsed import Rates
 from resync.processes.garbage import all_kept
 from resync.run import Run
-from resync.run.parts import ModelOptions
 from resync.text_tables import json_text
 
 

@@ -12,7 +12,7 @@ from resync.engine.engine import Engine
 from resync.engine.stacked_layers import Stack
 from resync.engine.workers import even_parts
 from resync.errors import UserError
-from resync.run.parts import Form
+from resync.models.options.base import Form
 
 LARGEST_STACK = 8
 """Workers of a stack of the form `channels`: the activations of more would not fit into a cache."""

@@ -25,7 +25,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from resync.errors import UserError
 from resync.models.embeddings import LearnedPositions, TiedEmbedding
-from resync.run.parts import Form
+from resync.models.options.base import Form
 
 WITHOUT_PARAMETERS = (
     nn.Identity, nn.Flatten, nn.ReLU, nn.SiLU, nn.GELU, nn.Tanh, nn.Sigmoid, nn.LeakyReLU,

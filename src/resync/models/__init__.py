@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import nn
 
-    from resync.run.parts import ModelOptions
+    from resync.models.options.base import ModelOptions
 
 
 def build(options: ModelOptions, input_shape: Sequence[int], num_classes: int, seed: int) -> nn.Module:

@@ -3,13 +3,13 @@
 import torch
 from torch import Tensor
 
-from resync.models.transformer import Transformer
+from resync.models.transformer import TransformerModel
 from resync.prepare.vocabulary import BEGIN, END, PAD
 
 
 @torch.no_grad()
 def translate(
-    model: Transformer, source: Tensor, beam_size: int, length_penalty: float, limits: Tensor
+    model: TransformerModel, source: Tensor, beam_size: int, length_penalty: float, limits: Tensor
 ) -> list[list[int]]:
     """The best translation that beam search finds for each of the sources [n, S], without END.
 

@@ -55,7 +55,7 @@ class Block(nn.Module):
         return x + self.dropout(self.contract(F.gelu(self.expand(self.mlp_norm(x)))))
 
 
-class GPT(nn.Module):
+class GPTModel(nn.Module):
     """Logits [n, T, vocabulary] of the tokens that follow each of the token ids [n, T], at most `length` of them."""
 
     def __init__(self, length: int, vocabulary: int, options: declared.GPT) -> None:
@@ -91,4 +91,4 @@ def build(input_shape: tuple[int, ...], num_classes: int, options: declared.GPT)
     """A GPT for windows of `input_shape` = (length,) tokens of a vocabulary of `num_classes`."""
     if options.dim % options.heads:
         raise UserError(f"model gpt: heads {options.heads} does not divide dim {options.dim}")
-    return GPT(input_shape[0], num_classes, options)
+    return GPTModel(input_shape[0], num_classes, options)

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from resync.models.options import Point as Options
+from resync.models.options import Point
 
 
-class Point(nn.Module):
+class PointModel(nn.Module):
     """x, at first 0, in float64. Its output are products A x, for matrices A [b, m, n]: [b, m]."""
 
     def __init__(self, dimension: int) -> None:
@@ -17,9 +17,9 @@ class Point(nn.Module):
         return matrices @ self.x
 
 
-def build(input_shape: tuple[int, ...], num_classes: int, options: Options) -> nn.Module:
+def build(input_shape: tuple[int, ...], num_classes: int, options: Point) -> nn.Module:
     """The point with one coordinate for each of the inputs."""
-    return Point(*input_shape)
+    return PointModel(*input_shape)
 
 
 def example(input_shape: tuple[int, ...], samples: int) -> Tensor:

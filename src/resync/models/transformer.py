@@ -107,7 +107,7 @@ class Decoding:
         return replace(self, mask=self.mask[rows], sources=chosen(self.sources), own=chosen(self.own))
 
 
-class Transformer(nn.Module):
+class TransformerModel(nn.Module):
     """Logits [n, T, vocabulary] for sources [n, S] and decoder inputs [n, T]: token ids, padded with PAD."""
 
     positions: Tensor
@@ -202,4 +202,4 @@ def build(input_shape: tuple[int, ...], num_classes: int, options: declared.Tran
     """A Transformer for sentences of at most `input_shape` = (length,) tokens and a vocabulary of `num_classes`."""
     if options.dim % options.heads:
         raise UserError(f"model transformer: heads {options.heads} does not divide dim {options.dim}")
-    return Transformer(input_shape[0], num_classes, options)
+    return TransformerModel(input_shape[0], num_classes, options)

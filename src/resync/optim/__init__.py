@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from resync.engine.workers import Workers
-    from resync.run.parts import OptimizerOptions
+    from resync.optim.options.base import OptimizerOptions
 
 
 def build(options: OptimizerOptions, workers: Workers, apart: bool = False) -> Optimizer:

@@ -15,12 +15,12 @@ from resync.optim import adamw
 from resync.optim import options as declared
 from resync.optim.newton_schulz import VARIANTS, orthogonalise
 
-__all__ = ["Muon", "build", "decay", "of_model"]
+__all__ = ["MuonOptimizer", "build", "decay", "of_model"]
 Part = slice | EllipsisType
 """The last indices of a tensor that a parameter of the model has: some of a row's, or all of its own."""
 
 
-class Muon(Optimizer):
+class MuonOptimizer(Optimizer):
     """Orthogonalised momentum for matrices, AdamW for the rest.
 
         M = m M + g;   w = (1 - lr decay) w - lr scale NS(M)          for matrices; see `Variant` for other forms
@@ -96,7 +96,7 @@ class Muon(Optimizer):
 
 
 @torch.no_grad()
-def decay(rows: nn.Parameter, rate: Tensor, optimizer: Muon, *arguments: Any) -> None:
+def decay(rows: nn.Parameter, rate: Tensor, optimizer: MuonOptimizer, *arguments: Any) -> None:
     """Decay the parameters by one rate per parameter, [P], times the learning rate that the parameter has."""
     rate = rate.clone()
     for parameter, part in optimizer.others:
@@ -105,7 +105,7 @@ def decay(rows: nn.Parameter, rate: Tensor, optimizer: Muon, *arguments: Any) ->
     adamw.decay(rows, rate, optimizer)
 
 
-def build(parameters: list[nn.Parameter], options: declared.Muon, workers: Workers) -> Muon:
+def build(parameters: list[nn.Parameter], options: declared.Muon, workers: Workers) -> MuonOptimizer:
     """Muon over the rows of the workers."""
     hidden = _hidden_matrices(workers.models[0])
     layout: list[tuple[int, slice, torch.Size | None]] = []
@@ -117,10 +117,12 @@ def build(parameters: list[nn.Parameter], options: declared.Muon, workers: Worke
                 first = layout.pop()[1].start
             layout.append((number, slice(first, end), parameter.shape if is_matrix else None))
             first = end
-    return Muon(parameters, options, layout)
+    return MuonOptimizer(parameters, options, layout)
 
 
-def of_model(model: nn.Module, lr: float, *, matrices: Iterable[nn.Parameter] | None = None, **options: Any) -> Muon:
+def of_model(
+    model: nn.Module, lr: float, *, matrices: Iterable[nn.Parameter] | None = None, **options: Any
+) -> MuonOptimizer:
     """Muon for a training loop of your own: over the trainable parameters of `model`, with `options` of this name.
 
     Unlike torch.optim.Muon it has all parameters, as the algorithms of this library require.
@@ -146,7 +148,7 @@ def of_model(model: nn.Module, lr: float, *, matrices: Iterable[nn.Parameter] | 
                 raise UserError(f"matrices: found a tensor of shape {list(each.shape)}, allowed: trainable parameters "
                                 "of the model with two dimensions")  # fmt: skip
     layout = [(number, ..., each.shape if id(each) in hidden else None) for number, each in enumerate(parameters)]
-    return Muon(parameters, declared.Muon(**options), layout, lr)
+    return MuonOptimizer(parameters, declared.Muon(**options), layout, lr)
 
 
 def _hidden_matrices(model: nn.Module) -> set[int]:

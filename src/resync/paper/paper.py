@@ -6,12 +6,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, WithJsonSchema, field_validator
 
+from resync.formulas.clock import LinkName
 from resync.metrics.registry import METRICS, ComparedMetric
 from resync.paper.claim import Claim, Fixed, Regime, SeriesName, fingerprint
 from resync.paper.logs import LogsFile
-from resync.paper.published import LinkName, PublishedValue
+from resync.paper.published import PublishedValue
+from resync.render.options.base import KindOptions, Width
 from resync.run.in_words import title_of
-from resync.run.parts import KindOptions, Width
 from resync.run.run import Run, RunLayer, Scale, SeriesLayer
 from resync.settings.base import (
     Check,

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, RootModel
 
+from resync.formulas.clock import LinkName
 from resync.metrics.registry import EXACT, METRICS, ComparedMetric
 from resync.run.run import Scale
 from resync.settings.base import Check, Count, Id, Items, NonNegativeNumber, PositiveInt, PositiveNumber, Settings, Text
@@ -17,8 +18,6 @@ _quantity = attrgetter(
     "experiment", "series", "metric", "scale", "than", "comparison", "relative_to", "bound", "seed", "at_workers",
     "at_epoch",
 )  # fmt: skip
-LinkName = Literal["ethernet_10g", "ethernet_25g", "infiniband_100g"]
-"""A link between nodes, of `resync.plan.network.LINKS`."""
 
 
 class PublishedValue(Settings):

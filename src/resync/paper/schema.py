@@ -9,17 +9,20 @@ from pydantic import BaseModel
 from resync.data_sets.declaration import DataOptions
 from resync.files import write_text
 from resync.metrics.columns import ColumnMap
+from resync.models.options.base import ModelOptions
+from resync.optim.options.base import OptimizerOptions
 from resync.paper.claim import ClaimsFile
 from resync.paper.logs import LogsFile
 from resync.paper.paper import ExperimentFile, PaperFile
 from resync.paper.published import PublishedFile
-from resync.run.parts import KindOptions, ModelOptions, OptimizerOptions, SyncOptions
+from resync.render.options.base import KindOptions
 from resync.run.reduction import ScaleFile
 from resync.run.run import Run
 from resync.settings.base import PACKAGE
 from resync.settings.describe import Schema, schema_of
 from resync.settings.options import Options, first_paragraph
 from resync.settings.tree import CHOICES
+from resync.sync.options.base import SyncOptions
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _CHOSEN: tuple[type[Options], ...] = (DataOptions, ModelOptions, OptimizerOptions, SyncOptions)

@@ -15,8 +15,8 @@ from resync.formulas.schedules import LearningRate
 from resync.formulas.topology import messages
 from resync.plan.virtual_time import rounds_by_clock
 from resync.run import Run
-from resync.run.parts import SyncOptions, Traffic
 from resync.settings.options import TrainingShape
+from resync.sync.options.base import SyncOptions, Traffic
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from resync.plan.cost import FLOAT32_BYTES, Cost
 from resync.plan.exchanges import exchanges
 from resync.plan.network import LINKS, Link, Network
 from resync.plan.rehearsed import Computing, Rates, computing, shape_id
-from resync.plan.wallclock import Machine, WallClock, wall_clock
+from resync.plan.wallclock import Machine, RunTime, wall_clock
 from resync.run import Run
 from resync.text_tables import aligned
 
@@ -66,7 +66,7 @@ class Forecast:
         rehearsal: the rehearsed compute time, if there is one.
     """
 
-    clock: WallClock
+    clock: RunTime
     network: str
     published: PublishedValue | None
     basis: str

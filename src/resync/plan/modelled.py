@@ -12,7 +12,7 @@ from resync.paper.paper import Timing
 from resync.plan.cost import volume
 from resync.plan.forecast import fit, nodes_of
 from resync.plan.network import LINKS, Network
-from resync.plan.wallclock import Machine, WallClock, wall_clock
+from resync.plan.wallclock import Machine, RunTime, wall_clock
 from resync.run import Run
 from resync.run.in_words import listed
 
@@ -28,9 +28,9 @@ class ModelledTime:
         on: the network and the computing time in words.
     """
 
-    clock: WallClock
+    clock: RunTime
     vectors: float
-    whole: WallClock
+    whole: RunTime
     on: str
 
     def seconds(self, steps: ArrayLike, volume_percent: ArrayLike) -> NDArray[np.float64]:

@@ -6,9 +6,9 @@ from heapq import heapify, heapreplace
 from typing import Literal, NamedTuple
 
 from resync.errors import UserError
+from resync.formulas.clock import VirtualClock
 from resync.formulas.phases import Phases
 from resync.run import Run
-from resync.run.clock import VirtualClock
 
 
 class Stretch(NamedTuple):

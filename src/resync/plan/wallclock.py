@@ -47,7 +47,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class WallClock:
+class RunTime:
     """The time of a run by its parts, in seconds.
 
     Attributes:
@@ -79,7 +79,7 @@ class WallClock:
         return self.total / self.steps
 
 
-def wall_clock(run: Run, machine: Machine, num_parameters: int, workers: int | None = None) -> WallClock:
+def wall_clock(run: Run, machine: Machine, num_parameters: int, workers: int | None = None) -> RunTime:
     """Return the wall clock of `run`, whose model has `num_parameters` parameters of four bytes each.
 
     With `workers`, it is that of the same training on this number of workers: the samples per step and worker, the
@@ -98,7 +98,7 @@ def wall_clock(run: Run, machine: Machine, num_parameters: int, workers: int | N
     parts = [_price(exchange, machine, num_bytes, count) for exchange in found]
     fewer = run.workers / count
     waiting, communication, hidden = (fewer * sum(part) for part in zip(*parts, strict=True))
-    return WallClock(
+    return RunTime(
         run=run.id,
         workers=count,
         steps=run.total_steps * fewer,

@@ -15,6 +15,7 @@ from resync.paper.paper import Item
 from resync.paper.published import PublishedValue, most_certain
 from resync.plan.modelled import ModelledTime, modelled_time
 from resync.render import style
+from resync.render.options.base import KindOptions
 from resync.render.points import points_csv
 from resync.render.table import Table
 from resync.render.table_tex import tex
@@ -23,7 +24,6 @@ from resync.results.runs import RunResult, RunState, state_of
 from resync.results.seed_values import SeedValues
 from resync.run import Run
 from resync.run.in_words import counted, setting_of
-from resync.run.parts import KindOptions
 
 _NOTED = ("diverged", "stale", "damaged", "running", "stopped", "failed", "not run")
 _PENDING = ("running", "stopped", "not run")

@@ -21,9 +21,10 @@ from matplotlib.figure import Figure
 
 from resync.formulas.periods import Constant, Phases, PowerRule
 from resync.metrics.registry import METRICS
+from resync.render.options.base import Width
 from resync.render.text import FONTS, wrapped
 from resync.run import Run
-from resync.run.parts import Look, SyncOptions, Width
+from resync.sync.options.base import Look, SyncOptions
 
 COLUMN, TEXT = 3.25, 6.75
 WIDTHS: dict[Width, float] = {"column": COLUMN, "text": TEXT}

@@ -17,14 +17,14 @@ from matplotlib.ticker import FuncFormatter, LogLocator
 from resync.errors import UserError
 from resync.plan.forecast import Fit, fit, published_time, seconds_per_step
 from resync.plan.network import LINKS, Network
-from resync.plan.wallclock import Machine, WallClock, wall_clock
+from resync.plan.wallclock import Machine, RunTime, wall_clock
 from resync.render import options as declared
 from resync.render.item import ItemData
 from resync.render.lines import LETTERS, footnote, legend_of
 from resync.render.points import Point
 from resync.render.style import GREY, Style, new_panels, style_of_algorithm
 from resync.run import Run
-from resync.run.parts import SyncOptions
+from resync.sync.options.base import SyncOptions
 
 _CERTAIN = ("verified", "secondary")
 _ALGORITHMS = ("allreduce", "dpsgd", "sgp", "osgp", "adpsgd")
@@ -128,7 +128,7 @@ def draw(panels: Panels, width: float) -> Figure:
     return figure
 
 
-def _references(data: ItemData[declared.TimePerIteration], panel: declared.Panel) -> list[Run]:
+def _references(data: ItemData[declared.TimePerIteration], panel: declared.NetworkPanel) -> list[Run]:
     found = [run for run in data.references if run.experiment == panel.experiment]
     if panel.experiment and not found:
         allowed = ", ".join(dict.fromkeys(run.experiment for run in data.references))
@@ -141,7 +141,7 @@ def _options(runs: Iterable[Run], algorithm: str) -> SyncOptions:
     return next(chosen, None) or SyncOptions.named(algorithm).model_validate({})
 
 
-def _all_reduce(runs: Iterable[Run], panel: declared.Panel) -> str:
+def _all_reduce(runs: Iterable[Run], panel: declared.NetworkPanel) -> str:
     traffic = _options(runs, "allreduce").traffic
     own = traffic is not None and traffic.all_reduce != "default"
     return (traffic.all_reduce if traffic is not None and own else panel.all_reduce).replace("_", " ")
@@ -151,7 +151,7 @@ def _curves(
     data: ItemData[declared.TimePerIteration],
     runs: Sequence[Run],
     machine: Machine,
-    value: Callable[[WallClock], float],
+    value: Callable[[RunTime], float],
 ) -> Curves:
     fewest, most = min(run.workers for run in data.references), _MOST_WORKERS
     workers = [1 << power for power in range(most.bit_length()) if fewest <= 1 << power <= most]
@@ -170,7 +170,7 @@ def _published(data: ItemData, runs: Iterable[Run]) -> Iterator[Time]:
             yield Time(run.sync.name, run.workers, seconds_per_step(value, run.total_steps), value.status)
 
 
-def _measured(data: ItemData, panel: declared.Panel) -> Iterator[Time]:
+def _measured(data: ItemData, panel: declared.NetworkPanel) -> Iterator[Time]:
     """Our own times, only at paper scale: other scales train other models."""
     for state in (state for series in data.series for state in series.states) if data.scale == "paper" else ():
         if state.run.experiment == panel.experiment and state.status == "finished" and state.result:

@@ -17,8 +17,8 @@ from pydantic import Field
 
 from resync.data_sets.declaration import DataOptions
 from resync.formulas.schedules import LearningRate
+from resync.models.options.base import ModelOptions
 from resync.run.execution import Execution
-from resync.run.parts import ModelOptions
 from resync.run.run import RunLayer, SeriesLayer
 from resync.run.training import RunSettings
 from resync.settings import units

@@ -9,12 +9,13 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from resync.data_sets.declaration import DataOptions
 from resync.data_sets.readers import MemoryReader
+from resync.formulas.clock import VirtualClock
 from resync.formulas.periods import Period
 from resync.formulas.schedules import AnySchedule, Schedule
 from resync.metrics.evaluation import EarlyStopping, Evaluation, Plateau
-from resync.run.clock import VirtualClock
+from resync.models.options.base import ModelOptions
+from resync.optim.options.base import OptimizerOptions
 from resync.run.execution import Execution
-from resync.run.parts import ModelOptions, OptimizerOptions, SyncOptions
 from resync.settings.base import (
     Check,
     Count,
@@ -28,6 +29,7 @@ from resync.settings.base import (
 )
 from resync.settings.errors import show
 from resync.settings.options import Part, TrainingShape
+from resync.sync.options.base import SyncOptions
 
 _TASKS_WITH = {
     ("search",): ("quadratics",),

@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from resync.run.parts import SyncOptions
     from resync.sync.algorithm import Algorithm, Training
+    from resync.sync.options.base import SyncOptions
 
 __all__ = ["build"]
 

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
+from resync.formulas.clock import VirtualClock
 from resync.formulas.topology import check_pairs, partner
-from resync.run.clock import VirtualClock
 from resync.sync.algorithm import Algorithm, Due, Training
-from resync.sync.options import ADPSGD as Options
+from resync.sync.options import ADPSGD
 
 
-class ADPSGD(Algorithm):
+class ADPSGDAlgorithm(Algorithm):
     """Asynchronous pairwise averaging in simulated time (Lian et al. 2018, as compared in Assran et al. 2019).
 
         every worker, repeatedly and at its own speed (the run's virtual clock):
@@ -32,7 +32,7 @@ class ADPSGD(Algorithm):
     shared = ("averages", "finished", "ends", "now")
     per_worker = ("x",)
 
-    def __init__(self, training: Training, options: Options) -> None:
+    def __init__(self, training: Training, options: ADPSGD) -> None:
         super().__init__(training)
         self.size = self.transport.num_workers
         check_pairs(options.topology, self.size)
@@ -123,10 +123,10 @@ class ADPSGD(Algorithm):
         self.x.copy_(self.rows)
 
 
-def build(training: Training, options: Options) -> Algorithm:
+def build(training: Training, options: ADPSGD) -> Algorithm:
     """AD-PSGD in simulated time, or with an averaging thread in each process."""
     if not options.asynchronous:
-        return ADPSGD(training, options)
+        return ADPSGDAlgorithm(training, options)
     from resync.sync.adpsgd_threads import AsynchronousPairs
 
     return AsynchronousPairs(training, options)

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 from resync.errors import UserError
-from resync.run.clock import VirtualClock
+from resync.formulas.clock import VirtualClock
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from resync.sync.algorithm import Algorithm, Training
 from resync.sync.options import all_reduce
 
 
-class AllReduce(Algorithm):
+class AllReduceAlgorithm(Algorithm):
     """Parallel SGD / AdamW: every step ends with the same parameters on all K workers.
 
         average gradients:    g = mean_k g_k(x);   x = optimizer(x, g)
@@ -34,4 +34,4 @@ class AllReduce(Algorithm):
         return super().after_step(lr)
 
 
-build = AllReduce
+build = AllReduceAlgorithm

@@ -6,10 +6,10 @@ import torch
 
 from resync.sync.algorithm import Algorithm, Training
 from resync.sync.mixes import MixingSteps
-from resync.sync.options import D2 as Options
+from resync.sync.options import D2
 
 
-class D2(Algorithm):
+class D2Algorithm(Algorithm):
     """A step, to which the change by the last mixing step is added before the next one (Tang et al. 2018).
 
         y_r = optimizer(x_r, g_r(x_r));   x+_r = sum over s of W[r, s] (y_s + c_s);   c_r = x+_r - y_r;   x_r = x+_r
@@ -22,7 +22,7 @@ class D2(Algorithm):
 
     per_worker: ClassVar[tuple[str, ...]] = ("corrections",)
 
-    def __init__(self, training: Training, options: Options) -> None:
+    def __init__(self, training: Training, options: D2) -> None:
         super().__init__(training)
         self.mixes = MixingSteps(options.traffic, self.transport.num_workers, self.seed)
         self.corrections = torch.zeros_like(self.rows)
@@ -36,4 +36,4 @@ class D2(Algorithm):
         return super().after_step(lr)
 
 
-build = D2
+build = D2Algorithm

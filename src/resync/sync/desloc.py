@@ -6,7 +6,7 @@ from resync.sync.options import rounds
 from resync.sync.rounds import Rounds
 
 
-class DESLOC(Rounds):
+class DESLOCAlgorithm(Rounds):
     """Desynced low-communication Adam (Iacob et al. 2025; the order within a step is ours).
 
         step t = 1, 2, ...:
@@ -41,4 +41,4 @@ class DESLOC(Rounds):
         self.synchronise()
 
 
-build = DESLOC
+build = DESLOCAlgorithm

@@ -10,7 +10,7 @@ from resync.sync.outer import outer_step_
 from resync.sync.rounds import Rounds
 
 
-class DiLoCo(Rounds):
+class DiLoCoAlgorithm(Rounds):
     """Local steps and an outer optimizer (Douillard et al. 2023, Algorithm 1).
 
         for every round of H steps, which starts at x on every worker:
@@ -45,4 +45,4 @@ class DiLoCo(Rounds):
         self.rows.copy_(self.anchor.expand_as(self.rows))
 
 
-build = DiLoCo
+build = DiLoCoAlgorithm

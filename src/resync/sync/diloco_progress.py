@@ -3,12 +3,12 @@
 import torch
 
 from resync.sync.algorithm import Training
-from resync.sync.diloco import DiLoCo
+from resync.sync.diloco import DiLoCoAlgorithm
 from resync.sync.options import outer
 from resync.sync.outer import outer_step_
 
 
-class DiLoCoProgress(DiLoCo):
+class DiLoCoProgressAlgorithm(DiLoCoAlgorithm):
     """DiLoCo whose outer step is in units of progress p, so that a long round counts as several short ones.
 
         p = sum of the learning rates of the round's steps / reference
@@ -47,4 +47,4 @@ class DiLoCoProgress(DiLoCo):
         self.progress = 0.0
 
 
-build = DiLoCoProgress
+build = DiLoCoProgressAlgorithm

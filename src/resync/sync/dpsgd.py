@@ -7,10 +7,10 @@ from resync.formulas import mixing
 from resync.formulas.topology import cycle
 from resync.sync.algorithm import Training
 from resync.sync.options import gossip
-from resync.sync.sgp import SGP
+from resync.sync.sgp import SGPAlgorithm
 
 
-class DPSGD(SGP):
+class DPSGDAlgorithm(SGPAlgorithm):
     """Symmetric gossip: a step, then a mixing step (Lian et al. 2017, as compared in Assran et al. 2019).
 
         y_r = optimizer(x_r, g_r(x_r));   x_r = mean of y_r and of the y of its peers
@@ -36,4 +36,4 @@ class DPSGD(SGP):
                     )
 
 
-build = DPSGD
+build = DPSGDAlgorithm

@@ -8,7 +8,7 @@ from resync.sync.fields import apply_decay
 from resync.sync.options import all_reduce
 
 
-class GPA(Algorithm):
+class GPAAlgorithm(Algorithm):
     """Gradients at y, optimizer steps of z, evaluation at the average x (Defazio et al. 2025, arXiv 2512.17131).
 
         y = mu_y x + (1 - mu_y) z
@@ -59,4 +59,4 @@ class GPA(Algorithm):
         self.z.copy_(self.rows)
 
 
-build = GPA
+build = GPAAlgorithm

@@ -6,10 +6,10 @@ import torch
 
 from resync.sync.algorithm import Algorithm, Training
 from resync.sync.mixes import MixingSteps
-from resync.sync.options import GradientTracking as Options
+from resync.sync.options import GradientTracking
 
 
-class GradientTracking(Algorithm):
+class GradientTrackingAlgorithm(Algorithm):
     """A step along an estimate of the mean gradient; then parameters and estimate are mixed.
 
         y_r = g_r(x_r) - c_r;   x_r = sum over s of W[r, s] optimizer(x_s, y_s);   c_r = g_r - sum over s of W[r, s] y_s
@@ -22,7 +22,7 @@ class GradientTracking(Algorithm):
     per_worker: ClassVar[tuple[str, ...]] = ("corrections",)
     changes_gradients = True
 
-    def __init__(self, training: Training, options: Options) -> None:
+    def __init__(self, training: Training, options: GradientTracking) -> None:
         super().__init__(training)
         self.mixes = MixingSteps(options.traffic, self.transport.num_workers, self.seed)
         self.corrections = torch.zeros_like(self.rows)
@@ -45,4 +45,4 @@ class GradientTracking(Algorithm):
         return super().after_step(lr)
 
 
-build = GradientTracking
+build = GradientTrackingAlgorithm

@@ -12,7 +12,7 @@ from torch import Tensor
 from resync.engine.transport import Transport
 from resync.formulas import mixing
 from resync.formulas.topology import cycle, in_peers, resolve
-from resync.run.parts import Traffic
+from resync.sync.options.base import Traffic
 
 _SHORT = 64
 """Length of rows up to which one product of matrices mixes all workers of a process faster than copies of messages."""

@@ -8,7 +8,7 @@ from resync.sync.options import outer
 from resync.sync.rounds import Rounds
 
 
-class NoLoCo(Rounds):
+class NoLoCoAlgorithm(Rounds):
     """Low-communication training by gossip of the outer step (Kolehmainen et al. 2025, as in their code).
 
         for every round of H local steps of worker k, which starts at its anchor x_k, and a new pair {k, j}:
@@ -43,4 +43,4 @@ class NoLoCo(Rounds):
         self.rows.copy_(self.anchors)
 
 
-build = NoLoCo
+build = NoLoCoAlgorithm

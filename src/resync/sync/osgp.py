@@ -6,10 +6,10 @@ from torch import Tensor
 from resync.sync.algorithm import Algorithm, Training
 from resync.sync.in_flight import InFlight
 from resync.sync.options import gossip
-from resync.sync.sgp import SGP
+from resync.sync.sgp import SGPAlgorithm
 
 
-class OSGP(SGP):
+class OSGPAlgorithm(SGPAlgorithm):
     """Push-sum gossip that overlaps communication with gradient computation (Assran et al. 2019, section 4).
 
     In iteration k, every worker r:
@@ -92,4 +92,4 @@ class OSGP(SGP):
         super().synchronise()
 
 
-build = OSGP
+build = OSGPAlgorithm

@@ -4,11 +4,11 @@ import torch
 
 from resync.streams import stream
 from resync.sync.algorithm import Training
-from resync.sync.diloco import DiLoCo
+from resync.sync.diloco import DiLoCoAlgorithm
 from resync.sync.options import outer
 
 
-class PALSGD(DiLoCo):
+class PALSGDAlgorithm(DiLoCoAlgorithm):
     """DiLoCo with random pulls (Naganuma et al. 2025, arXiv 2504.18454; x is the start of the round, as in DiLoCo).
 
         before step `start`: x_k = x = optimizer(x, mean over k of g_k(x))
@@ -62,4 +62,4 @@ class PALSGD(DiLoCo):
         return bool(draw < self.palsgd.probability)
 
 
-build = PALSGD
+build = PALSGDAlgorithm

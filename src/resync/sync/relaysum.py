@@ -7,10 +7,10 @@ from torch import Tensor
 
 from resync.formulas.topology import in_peers
 from resync.sync.algorithm import Algorithm, Training
-from resync.sync.options import RelaySum as Options
+from resync.sync.options import RelaySum
 
 
-class RelaySum(Algorithm):
+class RelaySumAlgorithm(Algorithm):
     """Every worker sums what all have sent, a worker at distance d by d - 1 steps ago (Vogels et al. 2021).
 
         m_(i->j) = h_i + sum over the neighbours q of i except j of the last m_(q->i)      on every edge of the tree
@@ -23,7 +23,7 @@ class RelaySum(Algorithm):
 
     per_worker: ClassVar[tuple[str, ...]] = ("received", "start")
 
-    def __init__(self, training: Training, options: Options) -> None:
+    def __init__(self, training: Training, options: RelaySum) -> None:
         super().__init__(training)
         num_workers, local = self.transport.num_workers, self.transport.local
         peers = [in_peers(options.topology, worker, num_workers, 0) for worker in range(num_workers)]
@@ -81,4 +81,4 @@ def _missing(neighbours: tuple[tuple[int, ...], ...]) -> Tensor:
         found.append(missing)
 
 
-build = RelaySum
+build = RelaySumAlgorithm

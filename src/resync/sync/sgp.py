@@ -11,7 +11,7 @@ from resync.sync.mixes import MixingSteps
 from resync.sync.options import gossip
 
 
-class SGP(Algorithm):
+class SGPAlgorithm(Algorithm):
     """Synchronous push-sum gossip: a step, then a mixing step (Assran et al. 2019, Algorithm 1).
 
         y_r = optimizer(x_r, g_r(z_r));   x_r = sum over s of M[r, s] y_s;   w_r likewise;   z_r = x_r / w_r
@@ -90,4 +90,4 @@ class SGP(Algorithm):
         self.weights.fill_(1)
 
 
-build = SGP
+build = SGPAlgorithm

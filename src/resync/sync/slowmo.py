@@ -11,7 +11,7 @@ from resync.sync.outer import outer_step_
 from resync.sync.rounds import Rounds
 
 
-class SlowMo(Rounds):
+class SlowMoAlgorithm(Rounds):
     """Slow momentum around a base algorithm (Wang et al. 2020, Algorithm 1).
 
         for every round of H steps, which starts at x0:
@@ -101,4 +101,4 @@ class SlowMo(Rounds):
         return super()._declared(kind) + outer
 
 
-build = SlowMo
+build = SlowMoAlgorithm

@@ -8,7 +8,7 @@ from resync.sync.outer import outer_step_
 from resync.sync.rounds import Rounds
 
 
-class SNOO(Rounds):
+class SNOOAlgorithm(Rounds):
     """Step-K Nesterov outer optimizer (Kallusky et al. 2025, arXiv 2510.15830).
 
         for every round of H steps, which starts at x:
@@ -44,4 +44,4 @@ class SNOO(Rounds):
         self.rows.copy_(self.anchor)
 
 
-build = SNOO
+build = SNOOAlgorithm

@@ -12,7 +12,7 @@ from resync.sync.outer import outer_step_
 from resync.sync.rounds import Rounds
 
 
-class StreamingDiLoCo(Rounds):
+class StreamingDiLoCoAlgorithm(Rounds):
     """DiLoCo whose fragments take turns (Douillard et al. 2025; schedule and rule as in torchft and MaxText).
 
         for every round of s = H / F steps, and its fragment f (0, 1, ..., F - 1, 0, ...):
@@ -106,4 +106,4 @@ class StreamingDiLoCo(Rounds):
                 self._post()
 
 
-build = StreamingDiLoCo
+build = StreamingDiLoCoAlgorithm

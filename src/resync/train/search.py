@@ -13,8 +13,8 @@ from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 from resync.formulas.rate_search import SEARCHES, measured_steps
 from resync.models import build as build_model
-from resync.run.parts import SyncOptions
 from resync.sync.algorithm import Training
+from resync.sync.options.base import SyncOptions
 from resync.train.meter import position
 from resync.train.saving import save
 from resync.train.session import Session

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from resync.data.text import Inputs, ParallelText, TokenTargets
 from resync.metrics.evaluation import BeamSearch
 from resync.models.beam_search import translate
-from resync.models.transformer import Transformer
+from resync.models.transformer import TransformerModel
 from resync.prepare.vocabulary import PAD
 from resync.train.objective import Objective
 
@@ -115,7 +115,7 @@ class Translation(Objective):
 
     def _translate(self, model: nn.Module, sources: Tensor) -> list[list[int]]:
         assert self.beam_search
-        assert isinstance(model, Transformer)
+        assert isinstance(model, TransformerModel)
         limits = ((sources != PAD).sum(1) + LONGER).clamp(max=len(model.positions))
         with torch.autocast(sources.device.type, self.half, enabled=self.half is not None):
             return translate(model, sources, self.beam_search.beam_size, self.beam_search.length_penalty, limits)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from resync.run.parts import Form, ModelOptions
+from resync.models.options.base import Form, ModelOptions
 from resync.settings.base import PositiveInt, PositiveNumber, Several
 
 

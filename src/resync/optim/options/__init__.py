@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from resync.run.parts import OptimizerOptions
+from resync.optim.options.base import OptimizerOptions
 from resync.settings.base import Check, NonNegativeNumber, PositiveNumber, wrong
 
 

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from resync.formulas.clock import LinkName
 from resync.metrics.registry import METRICS, DrawnMetric, TabledMetric, extremes_of_workers
-from resync.paper.published import LinkName
-from resync.run.parts import KindOptions
+from resync.render.options.base import KindOptions
 from resync.settings.base import Check, Id, PositiveInt, PositiveNumber, Settings, Several, Text
 from resync.settings.errors import not_among
 
@@ -104,7 +104,7 @@ class MetricAgainstOption(KindOptions):
     time: bool = Field(default=False, description="whether a right panel shows the time per step")
 
 
-class Panel(Settings):
+class NetworkPanel(Settings):
     """A network, and the experiment whose times on it are shown."""
 
     network: LinkName = Field(description="link between workers")
@@ -128,7 +128,7 @@ class TimePerIteration(KindOptions):
 
     name: Literal["time_per_iteration"] = Field(default="time_per_iteration", init=False)
     parameters: PositiveInt = Field(description="number of model parameters, of four bytes each")
-    panels: Several[Panel] = Field(
+    panels: Several[NetworkPanel] = Field(
         min_length=1, description="networks; the model is calibrated on two published times of the first one"
     )
 

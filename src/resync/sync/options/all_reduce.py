@@ -7,9 +7,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from resync.run.parts import EngineNeeds, Look, SyncOptions, Traffic
 from resync.settings.base import Check, wrong
 from resync.settings.units import LocalSteps
+from resync.sync.options.base import EngineNeeds, Look, SyncOptions, Traffic
 
 
 class AllReduce(SyncOptions):

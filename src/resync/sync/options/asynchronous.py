@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from resync.formulas.clock import VirtualClock
 from resync.formulas.periods import Constant, Period
 from resync.formulas.phases import Phases
-from resync.run.clock import VirtualClock
-from resync.run.parts import EngineNeeds, Look, SyncOptions, Traffic
 from resync.settings.base import Check, NonNegativeNumber, PositiveNumber, wrong
 from resync.settings.units import LocalSteps
+from resync.sync.options.base import EngineNeeds, Look, SyncOptions, Traffic
 from resync.sync.options.outer import OuterLr, OuterMomentum
 
 

@@ -10,11 +10,11 @@ from pydantic import Field, PlainSerializer, PlainValidator, Strict, TypeAdapter
 
 from resync.formulas.periods import in_time_checks, phase_checks
 from resync.formulas.topology import TopologyName, cycle, resolve
-from resync.run.parts import Look, SyncOptions, Traffic
 from resync.settings.base import Check, Count, Items, NonNegativeNumber, PositiveInt, Several, checks_failed, wrong
 from resync.settings.errors import show
 from resync.settings.options import TrainingShape
 from resync.settings.units import Epoch
+from resync.sync.options.base import Look, SyncOptions, Traffic
 
 _PeerPhases = TypeAdapter(Items[Annotated[tuple[Epoch, Count], Strict(False)]])
 

@@ -7,9 +7,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from resync.run.parts import Look, SyncOptions, Traffic
 from resync.settings.base import Check
 from resync.settings.options import TrainingShape
+from resync.sync.options.base import Look, SyncOptions, Traffic
 from resync.sync.options.gossip import no_graph
 
 Neighbours = Literal["undirected_ring", "chain", "binary_tree"]

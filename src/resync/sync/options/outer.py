@@ -11,12 +11,12 @@ from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Validati
 from pydantic_core import CoreSchema, core_schema
 
 from resync.formulas.periods import Constant, Period, Phases, rule_of
-from resync.run.parts import EngineNeeds, Look, SyncOptions, Traffic
 from resync.settings.base import Check, Count, NonNegativeNumber, PositiveInt, PositiveNumber, checks_failed, wrong
 from resync.settings.errors import not_among
 from resync.settings.options import TrainingShape, option_names
 from resync.settings.units import LOCAL_STEPS, Epoch, InnerLR, LocalSteps
 from resync.sync.options.all_reduce import AllReduce
+from resync.sync.options.base import EngineNeeds, Look, SyncOptions, Traffic
 from resync.sync.options.gossip import no_graph
 from resync.sync.options.rounds import RoundsOptions
 

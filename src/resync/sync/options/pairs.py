@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from resync.run.parts import EngineNeeds, Look, SyncOptions, Traffic
+from resync.sync.options.base import EngineNeeds, Look, SyncOptions, Traffic
 
 
 class ADPSGD(SyncOptions):

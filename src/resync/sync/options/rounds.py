@@ -10,9 +10,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from resync.formulas.periods import Constant, Period, PeriodRule, PowerRule, rule_of
-from resync.run.parts import Look, SyncOptions, Traffic
 from resync.settings.base import Several
 from resync.settings.units import LocalSteps
+from resync.sync.options.base import Look, SyncOptions, Traffic
 
 
 class RoundsOptions(SyncOptions):

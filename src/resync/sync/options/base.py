@@ -1,23 +1,19 @@
-"""Base classes of the options that a run chooses by name: what each declares to planning and training."""
+"""The base of the options of all algorithms: what each declares to planning and training."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from inspect import Parameter, Signature
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+from resync.formulas.clock import VirtualClock
 from resync.formulas.periods import Constant, Period
 from resync.formulas.phases import Phases
 from resync.formulas.topology import TopologyName
-from resync.metrics.registry import AXES, METRICS
-from resync.run.clock import VirtualClock
 from resync.settings.options import Options
-
-Width = Literal["column", "text"]
-"""How wide a figure or table is: a column of a page of two, or the whole block of text."""
 
 
 class Look(NamedTuple):
@@ -26,10 +22,6 @@ class Look(NamedTuple):
     color: Literal["black", "vermillion", "blue", "green", "orange", "purple", "sky", "wine", "teal", "olive", "indigo"]
     marker: str
     dash: Literal["solid", "long", "short", "dash-dot"]
-
-
-Form = Literal["channels", "samples"]
-"""How the samples of several workers pass through a model at once, see `resync.engine.stacked_layers`."""
 
 
 @dataclass(frozen=True)
@@ -184,84 +176,3 @@ class SyncOptions(Options):
         """
         vectors = self.vectors_per_round(state_vectors)
         return ((steps, vectors) for steps in lengths)
-
-
-class ModelOptions(Options):
-    """The options of a model."""
-
-    room: ClassVar[str] = "models"
-    task: ClassVar[str] = "classification"
-    """The task that the model is for."""
-    batch_norm: ClassVar[bool | None] = None
-    """Whether the model has BatchNorm, unless an option decides; None: unknown."""
-    form: ClassVar[Form | None] = None
-    """The form in which the engine `stacked` can compute it: the model's layers are among those that
-    `resync.engine.stacked_layers` knows, and it computes nothing else that mixes samples, nor, in the form `channels`,
-    channels. None: that engine cannot."""
-
-    @property
-    def stacked_form(self) -> Form | None:
-        return self.form
-
-    @property
-    def has_batch_norm(self) -> bool | None:
-        """Whether the model has BatchNorm with these options; an evaluation re-estimates its statistics."""
-        return self.batch_norm
-
-
-class OptimizerOptions(Options):
-    """The options of an inner optimizer."""
-
-    room: ClassVar[str] = "optim"
-    by_shape: ClassVar[bool] = False
-    """Whether it updates matrices otherwise than other parameters, and so has to know where they are."""
-
-    @property
-    def state_vectors(self) -> int:
-        """Number of parameter-sized vectors in the state of a worker's optimizer."""
-        return 0
-
-    @property
-    def decaying(self) -> str:
-        """The parameters that decay: all, or the name of their mask in `Workers`."""
-        return "all"
-
-    @property
-    def decay_of_matrices(self) -> float:
-        """Weight decay, of matrices or these and embeddings, that the optimizer leaves to `decay` of its module."""
-        return 0.0
-
-
-class KindOptions(Options):
-    """The options of a kind of figure or table."""
-
-    room: ClassVar[str] = "render"
-    planned: ClassVar[bool] = False
-    """Whether it is computed from the configuration alone, without training."""
-    of_paper_scale: ClassVar[bool] = False
-    """Whether its numbers are of the published settings, so that it is the same at every scale and needs no run."""
-    shows_series: ClassVar[bool] = True
-    """Whether an item of this kind names series."""
-    width: ClassVar[Width] = "text"
-    """How wide an item of this kind is unless it says otherwise."""
-
-    @property
-    def curves(self) -> tuple[str, ...]:
-        """The columns of metrics.csv whose course over the training it draws, the main one first; none by default."""
-        return ()
-
-    @property
-    def shown_metrics(self) -> tuple[str, ...]:
-        return tuple(name for _, value in self for name in _listed(value) if name in METRICS and name not in AXES)
-
-    def showing(self, metrics: Mapping[str, str]) -> Self:
-        def replaced(value: Any) -> Any:
-            names = tuple(metrics.get(name, name) for name in _listed(value))
-            return names if isinstance(value, tuple) else names[0] if names else value
-
-        return self.model_copy(update={name: replaced(value) for name, value in self})
-
-
-def _listed(value: Any) -> tuple[Any, ...]:
-    """The names in the value of an option: one, several, or none."""
-    return value if isinstance(value, tuple) else (value,) if isinstance(value, str) else ()

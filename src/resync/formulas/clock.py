@@ -1,12 +1,14 @@
 """The virtual clock of a run: how long what its workers do takes in simulated time."""
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, Strict
 
 from resync.settings.base import Check, Count, Items, NonNegativeNumber, PositiveNumber, Settings, Several, wrong
 
+LinkName = Literal["ethernet_10g", "ethernet_25g", "infiniband_100g"]
+"""A link between nodes, of `resync.plan.network.LINKS`."""
 Absence = Annotated[tuple[Count, NonNegativeNumber, PositiveNumber], Strict(False)]
 """(worker, second at which it leaves, second at which it is back)"""
 

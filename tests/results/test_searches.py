@@ -127,7 +127,7 @@ def test_a_record_is_equal_or_within_its_tolerance(ours, word, reason):
     assert verdict.word == word
     assert reason in verdict.reason
     steps = verdicts.record(100.0, Target(100.0, declared=2.0))
-    both = [verdicts.record_with_rate(steps, rate, 0.5, Target(100.0, declared=2.0)) for rate in (0.5, 0.51, 0.52)]
+    both = [verdicts.record_with_rate(steps, rate, 0.5, Target(100.0, declared=2.0)) for rate in (0.5, 0.505, 0.52)]
     assert [each.word for each in both] == ["agrees", "agrees", "disagrees"]
     assert verdicts.record(math.nan, Target(100.0, declared=2.0)).word == "disagrees"
 

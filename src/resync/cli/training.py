@@ -68,19 +68,16 @@ def _train(options: argparse.Namespace) -> int:
 
 
 @verb(
-    "train one run with its processes: here, on the machines of a hostfile, or in a Slurm job",
+    "train one run with its processes: here, in a Slurm job, or this machine's part of those over a hostfile",
     *TRAINING,
     flag("--nodes", type=int, help="number of machines (default: 1, or all of --hostfile)"),
     flag(
         "--hostfile",
         type=Path,
-        help="machines to use outside a Slurm job, unless --nodes is 1: lines `host slots=n` as for DeepSpeed "
-        "(default: the environment variable RESYNC_HOSTFILE)",
+        help="machines to use outside a Slurm job, unless --nodes is 1: lines `host slots=n` as for DeepSpeed; on each "
+        "of them this is started",
     ),
-    flag(
-        "--remote-shell",
-        help="command that takes a host and a command line (default: RESYNC_REMOTE_SHELL, or ssh without passwords)",
-    ),
+    flag("--node-rank", type=int, help="the number of this machine in --hostfile, from 0"),
     flag("--cpus", type=int, default=1, help="CPU cores on each machine (default: %(default)s)"),
     flag(
         "--launcher",
@@ -102,21 +99,17 @@ def _train(options: argparse.Namespace) -> int:
         help="number of this start by a workflow that tries again, which keeps train.log in --out as "
         "train.<number>.log; after the first one, a mistake such as missing data is not tried again",
     ),
-    flag("--place", metavar="JSON", help="only this machine's processes: what `launch` calls on each host"),
     flag("--on-node", action="store_true", help="only this machine's processes: a task of `launch` in a Slurm job"),
 )
 def _launch(options: argparse.Namespace) -> int:
-    from resync.launch import Request, launch, run_part
-    from resync.launch.request import REMOTE_SHELL
+    from resync.launch import Request, launch
 
-    hostfile = options.hostfile or os.environ.get("RESYNC_HOSTFILE")
     request = Request(
         options.config, options.out, nodes=options.nodes, cpus=options.cpus, launcher=options.launcher,
         max_restarts=options.max_restarts, timeout=options.timeout, attempt=options.attempt,
-        overrides=tuple(options.overrides), hostfile=Path(hostfile) if hostfile else None,
-        remote_shell=options.remote_shell or os.environ.get("RESYNC_REMOTE_SHELL") or REMOTE_SHELL,
+        overrides=tuple(options.overrides), hostfile=options.hostfile, node_rank=options.node_rank,
     )  # fmt: skip
-    return run_part(request, options.place) if options.place else launch(request, options.on_node)
+    return launch(request, options.on_node)
 
 
 @verb(

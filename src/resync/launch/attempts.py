@@ -26,7 +26,7 @@ def launch(request: Request, on_node: bool) -> int:
     """Train a run with its processes spread evenly over its nodes; further jobs for the same run wait.
 
     In a Slurm job, srun starts `resync launch --on-node` on every node, which starts the processes of that node;
-    outside, a remote shell does the same on the hosts of a hostfile.
+    outside, a user starts it on every host of a hostfile, of which the first one has the lock and the state of the run.
     Returns the exit code: 75 if the run was asked to stop and has written a checkpoint, in which case Slurm is told to
     requeue the job; 130 if Ctrl-C asked for it; 1 if a process failed, after a message that says why. Before anything
     is started, raises ConfigError for a wrong configuration, and ValueError for several nodes without Slurm or a
@@ -44,12 +44,17 @@ def launch(request: Request, on_node: bool) -> int:
         del os.environ[name]
     if on_node:
         return machine.run(run, request, slurm.place())
+    place = HERE
+    if request.hostfile and request.nodes != 1 and not slurm.inside():
+        place = hosts.place(run, request)
+    if place.index:
+        return os.EX_OK if has_results(request.out, run.hash) else machine.run(run, request, place)
     with locked(request.out):
         refuse_other_results(request.out, run.hash)  # of the job that this one has waited for
         if request.attempt > 1:
             state.refuse_mistake(request.out, run)
         with state.failures_recorded(request.out, run):
-            return _attempts(run, request)
+            return _attempts(run, request, place)
 
 
 def _keep_log(request: Request) -> None:
@@ -66,7 +71,7 @@ def _keep_log(request: Request) -> None:
         kept.hardlink_to(log)
 
 
-def _attempts(run: Run, request: Request) -> int:
+def _attempts(run: Run, request: Request, place: Place) -> int:
     """The exit code of a run that no other job trains; 0 at once if it has its results."""
     asked = request.out / state.ANEW
     if not asked.exists() and has_results(request.out, run.hash):
@@ -80,7 +85,7 @@ def _attempts(run: Run, request: Request) -> int:
             delete_folder(checkpoints)
         asked.unlink()
     with stopping.remembered():
-        code = _restarted(run, request, _attempt(run, request))
+        code = _restarted(run, request, _attempt(run, request, place))
     last = state.conclude(request.out, run, code)
     if last and code == 1:
         print(f"resync: failed: {last.reason}", file=sys.stderr)  # not only which process has ended first
@@ -93,18 +98,14 @@ def _attempts(run: Run, request: Request) -> int:
     return code
 
 
-def _attempt(run: Run, request: Request) -> Callable[[], int]:
-    """What starts all processes and returns their exit code: in a Slurm job, on other hosts, or here."""
+def _attempt(run: Run, request: Request, place: Place) -> Callable[[], int]:
+    """What starts the processes and returns their exit code: all of a Slurm job, or those at this machine's place."""
     if slurm.inside():
         slurm.require_commands()
         return lambda: slurm.run(run, request)
-    if request.hostfile and request.nodes != 1:
-        chosen = hosts.choose(run, request)
-        return lambda: hosts.run(run, request, chosen)
-    if (request.nodes or 1) > 1:
-        found = f"found {request.nodes} nodes outside a Slurm job"
-        raise UserError(f"{found}, allowed there: 1, or a hostfile (--hostfile, RESYNC_HOSTFILE)")
-    return lambda: machine.run(run, request, HERE)
+    if (request.nodes or 1) > len(place.hosts):
+        raise UserError(f"found {request.nodes} nodes outside a Slurm job, allowed there: 1, or --hostfile")
+    return lambda: machine.run(run, request, place)
 
 
 def _restarted(run: Run, request: Request, attempt: Callable[[], int]) -> int:

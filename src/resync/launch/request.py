@@ -9,15 +9,14 @@ from resync.run import Run
 
 PORTS = range(20000, 32768)
 """Where the processes of several machines meet: below the ports that Linux gives to outgoing connections."""
-REMOTE_SHELL = "ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15"
-"""Asks for no password, and finds out when a machine or the network between has died."""
 
 
 @dataclass(frozen=True)
 class Request:
     """A run's configuration file and output folder, and the part of its `resources` that its processes depend on.
 
-    Without `nodes`, it is on all hosts of the hostfile, or on this machine. `attempt` counts the starts by a workflow.
+    Without `nodes`, it is on all hosts of the hostfile, of which this machine is `node_rank`, or on this machine.
+    `attempt` counts the starts by a workflow.
     """
 
     config: Path
@@ -29,7 +28,7 @@ class Request:
     max_restarts: int
     overrides: tuple[str, ...] = ()
     hostfile: Path | None = None
-    remote_shell: str = REMOTE_SHELL
+    node_rank: int | None = None
     attempt: int = 0
 
     @property
@@ -48,11 +47,6 @@ class Request:
         """Arguments of `resync` for the task on each node; restarts are left to the job."""
         start = ["--nodes", str(self.nodes or 1), "--cpus", str(self.cpus), "--launcher", self.launcher]
         return ["launch", *self.training[1:], *start, "--on-node"]
-
-    @property
-    def on_host(self) -> list[str]:
-        """Arguments of `resync` for the part of a host, without its place; restarts are left to this launcher."""
-        return ["launch", *self.training[1:], "--cpus", str(self.cpus), "--launcher", self.launcher]
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from typing import Literal
 
 from scipy.special import stdtrit
 
+from resync.formulas import rounding
 from resync.metrics.registry import METRICS, RATIO_TOLERANCE, RATIO_TOLERANCE_REASON
 from resync.paper.claim import LEAST_SEEDS
 from resync.paper.published import PublishedValue
@@ -196,7 +197,7 @@ def compare(target: Target, *samples: SeedValues) -> Verdict:
     if target.tolerance is None:
         return Verdict(UNTESTED, NOT_COMPARABLE, "neither the value nor its metric has a tolerance: declare one")
     half = half_width([(sample.std, sample.n) for sample in samples], target)
-    difference = target.ours(*samples) - target.value
+    difference = rounding.difference(target.ours(*samples), target.value)
     n = min(sample.n for sample in samples)
     word, because = _word(difference, half, target, n)
     decimals = decimals_for(half)

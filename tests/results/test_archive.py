@@ -18,7 +18,7 @@ from resync.archive.page_quotes import wrong_quotes
 from resync.archive.redraw import redraw
 from resync.archive.reference import other_versions, place_of
 from resync.archive.rounding import difference
-from resync.archive.unpack import CHECKSUMS, RUNS, hours_of, scales_of, unpack
+from resync.archive.unpack import CHECKSUMS, RUNS, hours_of, opened, scales_of, unpack
 from resync.audit import audit
 from resync.audit.score import score
 from resync.cli import main
@@ -152,6 +152,8 @@ def test_verbs_read_the_archive_where_there_are_no_results(
 ):
     """They say so, write nothing into it, and read results as soon as there are some."""
     before = sorted(repository.archive.parents[1].rglob("*"))
+    with opened(repository.archive, "without_runs") as results:
+        assert [file.relative_to(results) for file in results.rglob("*")] == [Path("smoke"), Path("smoke/audit.json")]
     said = "resync: results: no run of smoke scale: these are the results of results/reference\n"
     assert call("audit", "--scale", "smoke", "qsr_beats_h4") == 0
     out, err = capsys.readouterr()
@@ -160,6 +162,10 @@ def test_verbs_read_the_archive_where_there_are_no_results(
     assert "11 finished, 1 diverged" in capsys.readouterr().out
     assert call("power", "--scale", "smoke") == 0
     assert capsys.readouterr().err == said
+    assert call("render", "--paper", "toy", "--scale", "smoke", "--item", "fig5", "--figures", "../drawn") == 0
+    out, err = capsys.readouterr()
+    assert (set(map(Path, out.split())), err) == (set(Path("../drawn/smoke/toy").iterdir()), said)
+    assert Path("../drawn/smoke/toy/fig5.csv").read_text() == (repository.figures / "smoke/toy/fig5.csv").read_text()
     assert call("diff", "results", str(runs_with_models)) == 0
     assert sorted(repository.archive.parents[1].rglob("*")) == before
     assert call("report", "--scale", "smoke") == 0

@@ -70,8 +70,11 @@ def own_archive(results: Path, scale: str | None = None) -> Path | None:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Path]:
-    """A folder of results for the time of the block: `path` itself, or that to which the archive in it is unpacked."""
+def opened(path: Path, paper: str = "*") -> Iterator[Path]:
+    """A folder of results for the time of the block: `path` itself, or that to which the archive in it is unpacked.
+
+    `paper` is the one whose runs are needed; by default those of all.
+    """
     if not path.is_dir():
         raise UserError(f"{path}: no such folder")
     if not any(map(scales_of, (path, path / "results"))):
@@ -80,7 +83,8 @@ def opened(path: Path) -> Iterator[Path]:
     archive = archive_in(path)
     with TemporaryDirectory() as folder:
         for scale in scales_of(archive):
-            unpack(archive, scale, Path(folder))
+            Path(folder, scale).mkdir()
+            unpack(archive, scale, Path(folder), paper)
             if (audit := archive / scale / "audit.json").exists():
                 (Path(folder) / scale / audit.name).write_bytes(read_bytes(audit))
         yield Path(folder)

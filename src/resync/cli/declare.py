@@ -123,7 +123,7 @@ def on_results(function: Verb) -> Verb:
         folder = or_archive(options.results, options.scale) if options.results.is_dir() else options.results
         if folder == options.results:
             return function(options)
-        with opened(folder) as results:
+        with opened(folder, getattr(options, "paper", None) or "*") as results:
             scale = options.scale or next(scale for scale in SCALES if scale in scales_of(folder))
             changed = {"results": results, "archive": folder, "scale": scale}
             return function(argparse.Namespace(**vars(options) | changed))

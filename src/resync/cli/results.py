@@ -119,6 +119,7 @@ def _collect(options: argparse.Namespace) -> None:
     CONFIGS, RESULTS, FIGURES, PAPER, SCALE,
     flag("--item", required=True, help="id of the figure or table"),
 )  # fmt: skip
+@on_results
 def _render(options: argparse.Namespace) -> None:
     from resync.render.item import render
 

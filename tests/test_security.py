@@ -41,11 +41,3 @@ def test_rules_quote_every_value_of_a_shell_line():
                 f"{path.name}: {name}" for name in re.findall(r"(?<!\{)\{([^{}]+)\}", shell) if name[-2:] != ":q"
             ]
     assert unquoted == []
-
-
-def test_the_prefix_of_all_shell_lines_quotes_every_value():
-    """It has the path of the clone, in which anything may stand."""
-    [prefix] = re.findall(r'shell\.prefix\(f"(.*)"\)', (ROOT / "workflow/rules/common.smk").read_text())
-    values = re.findall(r"\{(.*?)\}", prefix)
-    assert values
-    assert all(value.startswith("shlex.quote(") for value in values)

@@ -5,6 +5,7 @@ The rules call these functions with the names in a target. Paths are relative to
 
 import hashlib
 import os
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
@@ -195,6 +196,11 @@ class Targets:
             others = [scale for scale in self.suite.scales if item in self.suite.items(paper, scale)]
             raise ConfigError([f"{paper} {item} has no runs at scale {self.scale}, but at {' and '.join(others)}"])
         return self.suite.item_runs(paper, item, self.scale)
+
+
+def prefer_this_python() -> None:
+    """Let `python` in a rule be the interpreter that runs Snakemake, even if no environment is activated."""
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
 
 def chosen_scale(config: Mapping[str, object], suite: Suite) -> str:

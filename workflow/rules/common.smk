@@ -1,7 +1,6 @@
 # Common definitions of the rules: they map the names in a target to runs and scales of resync.workflow, which holds all
 # logic.
 import os
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -35,6 +34,5 @@ def of_training(names, wanted):
 rehearsed = lambda names: at(names.scale).shapes[names.shape][0]
 if_several = lambda names, value: value if files.srun_nodes(run_of(names)) else None
 
-# `python` in a rule is the interpreter that runs Snakemake, even if no environment is activated.
 if not workflow.deployment_settings.deployment_method:
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    files.prefer_this_python()

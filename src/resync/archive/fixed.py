@@ -38,7 +38,8 @@ def fixed(file: Path) -> Fixed:
     files = {name: file.parent / "experiments" / f"{name}.yaml" for name in experiments}
     histories = {name: list(_history(path)) for name, path in files.items()}
     for name, claim in history[0][2].items() if history else ():
-        found[name] = {"test": _since(history, lambda claims, name=name: fingerprint(claims.get(name, {})))}
+        tests = [(commit, time, claims.get(name, {})) for commit, time, claims in history]
+        found[name] = {"test": _since(tests, fingerprint)}
         of_experiment = histories[claim["experiment"]]
         if of_experiment and "regime" in of_experiment[0][2]:
             found[name]["regime"] = _since(of_experiment, lambda entry: fingerprint(entry, "regime", "tuned"))

@@ -89,7 +89,7 @@ def _tested_epoch(result: RunResult, claim: Claim) -> float | None:
     if claim.at_epoch is not None or not claim.metric.startswith("best_"):
         return claim.at_epoch
     curve = METRICS[claim.metric].sign * result.curve(claim.metric.removeprefix("best_"))
-    return float(result.metrics["epoch"][curve.idxmax()])
+    return float(result.metrics["epoch"].iloc[curve.argmax()])
 
 
 def _noisy_steps(run: Run, result: RunResult, epoch: float | None) -> int:
@@ -135,12 +135,13 @@ def _untuned(paper: Paper, claim: Claim, groups: Groups) -> Iterator[str]:
 def _not_the_best(experiment: Experiment, label: str, ours: Run, grid: list[list[RunState]]) -> Iterator[str]:
     """What keeps the settings of a series from being the best ones of its grid."""
     assert experiment.tuned
-    means = [measured(states, experiment.tuned.metric)[0].mean for states in grid]
+    metric = experiment.tuned.metric
+    means = [measured(states, metric)[0].mean for states in grid]
     if any(map(math.isnan, means)):
         yield f"the grid of {label} has no results"
         return
     runs = [states[0].run for states in grid]
-    best = max(range(len(grid)), key=lambda place: METRICS[experiment.tuned.metric].sign * means[place])
+    best = max(range(len(grid)), key=lambda place: METRICS[metric].sign * means[place])
     rates = [run.schedule.peak for run in runs]
     if rates[best] in (min(rates), max(rates)):
         yield f"the best rate of {label}, {rates[best]:g}, is at the edge of its grid"

@@ -15,7 +15,6 @@ from resync.formulas.periods import rounds
 from resync.metrics.registry import BEST, EVALUATED, METRICS, required_columns
 from resync.paper import Suite
 from resync.plan import Cost, cost
-from resync.results import wandb_log
 from resync.results.collect import collect
 from resync.results.summary import DIGESTS, NAME, digest, publish, text_of
 from resync.run import Run
@@ -186,7 +185,7 @@ def put_log(directory: Path, content: bytes, number: int = 0) -> Path:
 def seal(directory: Path, entries: dict[str, Any]) -> None:
     """Write a summary with the digests of the tables as they are now."""
     tables = {name: (directory / name).read_text() for name in ("metrics.csv", "steps.csv")}
-    publish(directory, tables, entries, others=wandb_log.logs(directory))
+    publish(directory, tables, entries)
 
 
 def rewrite(directory: Path, **entries: Any) -> None:

@@ -585,9 +585,7 @@ def test_an_offline_run_that_was_resumed_is_one_run(imported: Import, tmp_path: 
         log = tmp_path / f"wandb/offline-run-{number}-x/run-x.wandb"
         log.parent.mkdir(parents=True)
         log.write_bytes(bytes([number]))
-    monkeypatch.setattr(
-        "resync.importer.wandb_runs.read_log", lambda log: (jobs[log.read_bytes()[0]], True)
-    )  # fmt: skip
+    monkeypatch.setattr("resync.importer.wandb_runs.read_log", lambda log: jobs[log.read_bytes()[0]])
     columns = "step: {column: s}\nval_top1: {column: acc}\ntrain_loss: {column: loss}\nstep_loss: {column: loss}\n"
     result = imported("wandb-offline", [tmp_path / "wandb"], columns=columns)
     assert result.metrics[["step", "val_top1", "train_loss"]].to_numpy().tolist() == [

@@ -69,7 +69,7 @@ def _ended(runs: Iterable[Run], sources: Sequence[Path], packed: Packed) -> Iter
     for run in runs:
         states = [(state_of(run, source), source) for source in sources]
         ended = (found for found in states if found[0].has_ended)
-        if whole := next((found for found in ended if found[0].result and not found[0].result.from_wandb), None):
+        if whole := next((found for found in ended if found[0].result), None):
             yield whole
         else:
             begun = [state for state, _ in states if state.status != "not run"]

@@ -199,8 +199,7 @@ def provenance(states: Iterable[RunState]) -> dict[str, Any]:
     return {
         "runs": [
             {"directory": str(state.run.directory), "seed": state.run.seed, "status": state.status}
-            | ({"from_wandb": True} if result.from_wandb else {})
-            for state, result in results
+            for state, _ in results
         ],
         "config_hashes": _distinct(summary["config_hash"] for summary in summaries),
         "commits": _distinct(git.get("commit") for git in gits),

@@ -69,7 +69,7 @@ def read_offline(path: Path) -> tuple[Table, list[Origin]]:
         found = ", ".join(sorted({origin.name for origin in origins})) or "none"
         raise LogError(f"{path}: found the logs {found}, allowed: those of one run, run-*.wandb")
     try:
-        jobs = [read_log(log)[0] for log in logs]
+        jobs = [read_log(log) for log in logs]
     except WandbLogError as error:
         raise LogError(str(error)) from None
     table = _table(str(path), [row for rows in jobs for row in rows])

@@ -96,7 +96,6 @@ class Series:
         counts = {status: sum(state.status == status for state in self.states) for status in statuses}
         results = [state.result for state in self.states if state.result]
         counts["imported"] = sum(result.imported is not None for result in results)
-        counts["from wandb"] = sum(result.from_wandb for result in results)
         parts = [f"{count} of {len(self.states)} {status}" for status, count in counts.items() if count]
         whole = [status for status, count in counts.items() if count == len(self.states)]
         return whole[0] if whole else ", ".join(parts)

@@ -5,26 +5,25 @@ from another program makes the run *damaged*, for a reason of one line that name
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resync.errors import UserError
 from resync.files import read_bytes
-from resync.metrics.registry import SECONDS_PER_HOUR, columns
+from resync.metrics.registry import SECONDS_PER_HOUR
 from resync.plan.exchanges import number_of_rounds
 from resync.processes.lock import holder
-from resync.results import state, wandb_log
+from resync.results import state
 from resync.results.errors import MissingRun, ResultsError
 from resync.results.recomputed import require_agreement
 from resync.results.state import Status
-from resync.results.summary import DIGESTS, NAME, TOTALS, digest_of, left_out, read_summary
-from resync.results.tables import parse_table, read_table, whole_columns
+from resync.results.summary import NAME, TOTALS, left_out, read_summary
+from resync.results.tables import read_table, whole_columns
 from resync.run import Run
-from resync.run.evaluated import EPOCH_ROUNDING, evaluation_steps
-from resync.settings.errors import ConfigError
-from resync.text_tables import csv_text, one_line
+from resync.run.evaluated import EPOCH_ROUNDING
+from resync.text_tables import one_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,16 +31,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunResult:
-    """Results of a finished or diverged run: its summary, and a row per evaluation and per sampled step.
-
-    `from_wandb` says that metrics.csv is missing, and that the evaluations are those in the run's wandb logs.
-    """
+    """Results of a finished or diverged run: its summary, and a row per evaluation and per sampled step."""
 
     directory: Path
     metrics: "pd.DataFrame"
     steps: "pd.DataFrame"
     summary: dict[str, Any]
-    from_wandb: bool = False
 
     def final(self, metric: str) -> float:
         """Final value of a metric, in its unit. Raises ResultsError if the run does not have the metric."""
@@ -143,10 +138,7 @@ def _state_of(run: Run, directory: Path) -> RunState:
     _require_planned_rounds(run, result)
     diverged = summary.get("diverged") or {}
     place = " ".join(f"{key} {diverged[key]}" for key in ("step", "worker") if diverged.get(key) is not None)
-    reasons = [f"at {place}"] if place else []
-    if result.from_wandb:
-        reasons.append("from wandb, since metrics.csv is missing")
-    return RunState(run, summary["status"], "; ".join(reasons), result, int(summary["steps"]))
+    return RunState(run, summary["status"], f"at {place}" if place else "", result, int(summary["steps"]))
 
 
 def _require_planned_rounds(run: Run, result: RunResult) -> None:
@@ -183,47 +175,12 @@ def _unfinished(run: Run, directory: Path, missing: str) -> RunState:
 
 def _read_files(directory: Path, summary: dict[str, Any]) -> RunResult:
     file, whole = directory / "metrics.csv", whole_columns(imported=bool(summary.get("imported")))
-    from_wandb = not file.exists() and bool(_recorded_logs(summary))
-    metrics = _read_wandb(file, whole, summary) if from_wandb else read_table(file, whole, summary)
+    metrics = read_table(file, whole, summary)
     steps = read_table(directory / "steps.csv", whole, summary)
     if metrics.empty:
         raise ResultsError(f"{file}: contains no evaluation")
     require_agreement(directory / NAME, summary, metrics)
-    if not from_wandb:
-        _compare_with_wandb(directory, summary, metrics)
-    return RunResult(directory, metrics, steps, summary, from_wandb)
-
-
-def _recorded_logs(summary: dict[str, Any]) -> dict[str, str]:
-    return {name: written for name, written in summary[DIGESTS].items() if name.startswith(wandb_log.FOLDER)}
-
-
-def _read_wandb(lost: Path, whole: Iterable[str], summary: dict[str, Any]) -> "pd.DataFrame":
-    """The evaluations of a run whose metrics.csv is lost, from its wandb logs. Raises ResultsError."""
-    directory = lost.parent
-    for name, written in _recorded_logs(summary).items():
-        if not (directory / name).exists() or digest_of(directory / name) != written:
-            raise ResultsError(f"{lost}: missing, and {name}, which has its values, is missing too or was changed")
-    try:
-        rows = wandb_log.read_evaluations(directory, evaluation_steps(Run.from_file(directory / "run.yaml")))
-    except (ConfigError, wandb_log.WandbLogError) as error:
-        raise ResultsError(f"{lost}: missing, and cannot be read from wandb: {error}") from None
-    names = [name for name in columns("metrics") if any(name in row for row in rows)]
-    text = csv_text(({name: row.get(name, math.nan) for name in names} for row in rows), names)
-    return parse_table(lost, text.encode(), whole)
-
-
-def _compare_with_wandb(directory: Path, summary: dict[str, Any], metrics: "pd.DataFrame") -> None:
-    """Require the wandb logs with which metrics.csv was compared when it was written; compare changed ones again."""
-    recorded = _recorded_logs(summary)
-    if lost := [name for name in recorded if not (directory / name).exists()]:
-        raise ResultsError(f"{directory / lost[0]}: missing, although summary.json has its SHA-256")
-    if any(digest_of(directory / name) != written for name, written in recorded.items()):
-        try:
-            wandb_log.compare(directory, metrics.to_dict("records"), summary.get("resumed_from") or [])
-        except wandb_log.WandbLogError as error:
-            remedy = f"without {directory / NAME} the run is completed again from its last checkpoint"
-            raise ResultsError(f"{error}; {remedy}") from None
+    return RunResult(directory, metrics, steps, summary)
 
 
 def _why_stale(run: Run, directory: Path, summary: dict[str, Any]) -> str:

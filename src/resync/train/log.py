@@ -64,18 +64,11 @@ class RunLog:
             self._bar.update(steps - self._bar.n)
 
     def finish(self, summary: Mapping[str, Any], files: Iterable[Path] = ()) -> None:
-        """Publish the CSV files, then the summary, which vouches for other `files` too: a run with one is complete.
-
-        Raises ValueError if Weights & Biases has lost rows, as on a full disk; the run can be continued.
-        """
-        logs: list[Path] = []
-        if self._wandb:
-            self._end_wandb()
-            wandb_log.compare(self.directory, self.rows[EVALUATIONS], summary["resumed_from"])
-            logs = wandb_log.logs(self.directory)
+        """Publish the CSV files, then the summary, which vouches for other `files` too: a run with one is complete."""
+        self._end_wandb()
         tables = {name: _csv(rows) for name, rows in self.rows.items()}
         entries = {**summary, "values_sha256": values_sha256(tables.values())}
-        publish(self.directory, tables, entries, others=[*files, *logs])
+        publish(self.directory, tables, entries, others=files)
         done = f"{summary['status']} after {summary['steps']} steps in {summary['rounds']} rounds"
         print(f"{self.name}: {done}, {summary['bytes_sent'] / 1e6:.4g} MB sent per worker; results in {self.directory}")
 

@@ -29,7 +29,7 @@ _SLURM_SECONDS = 20
 _OPTIONAL = (
     ("ffcv", "ImageNet at paper scale from .beton files; torch reads image files without it"),
     ("deepspeed", "engine and launcher deepspeed"),
-    ("wandb", "the second record of each run's metrics"),
+    ("wandb", "logs of runs for Weights & Biases"),
     ("tensorboard", "log.tensorboard"),
 )
 """Packages that are extras of the same name, and what needs them."""

@@ -13,6 +13,7 @@ import pytest
 import synthetic
 from matplotlib.colors import to_rgb
 
+from resync.cli.ending import unmeasured
 from resync.paper import Suite
 from resync.paper.published import PublishedValue
 from resync.plan.modelled import modelled_time
@@ -32,7 +33,7 @@ from resync.render.style import COLUMN, TEXT, distinct, encode, look, style_of, 
 from resync.render.table import Cell, Heading, Table
 from resync.render.table_tex import tex
 from resync.results.errors import ResultsError
-from resync.results.runs import read_run
+from resync.results.runs import read_run, state_of
 from resync.run import Run
 from resync.settings.options import option_names, options_of
 from resync.workflow import FIGURE_FILES, TABLE_FILES
@@ -234,6 +235,22 @@ def test_a_figure_without_any_result_is_an_error_and_a_table_says_not_run(suite:
 
 def texts(row: tuple[Cell, ...]) -> tuple[str, ...]:
     return tuple(cell.text + cell.mark for cell in row)
+
+
+def test_a_metric_that_older_runs_have_not_measured_says_what_to_type(suite: Suite, finished: Path):
+    states = [state_of(run, finished) for run in suite.item_runs("toy", "table2", "smoke")]
+    items = ["toy/fig7", "toy/table1", "toy/table2"]
+    assert list(unmeasured(suite, "smoke", items, states)) == []
+    for number in (0, 1):
+        result = states[number].result
+        final = {name: value for name, value in result.summary["final"].items() if name != "val_top1"}
+        older = replace(
+            result, summary=result.summary | {"final": final}, metrics=result.metrics.drop(columns="val_top1")
+        )
+        states[number] = replace(states[number], result=older)
+    assert list(unmeasured(suite, "smoke", items, states)) == [
+        "2 runs of toy have not measured val_top1; to train them again:", "  snakemake toy -R train --config scale=smoke",
+    ]  # fmt: skip
 
 
 def test_the_table_shows_ours_beside_published_with_its_status(suite: Suite, finished: Path):

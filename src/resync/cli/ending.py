@@ -8,8 +8,9 @@ from typing import Any
 from resync.audit.in_words import with_verdict
 from resync.audit.score import claims_of_papers, counted_in_words, is_tested
 from resync.cli.declared import archived, claims_of, drawn_file
+from resync.metrics.registry import METRICS
 from resync.paper import Suite
-from resync.results.runs import state_of
+from resync.results.runs import RunState, state_of
 from resync.results.status import PROBLEMS, duration
 from resync.run import Run
 
@@ -39,6 +40,7 @@ def ending(
         lines += [f"  and {len(failed) - _MOST} more: resync status --problems"] if len(failed) > _MOST else []
     if code or failed:
         return "\n".join([*lines, "The same command continues."]), bool(failed)
+    lines += unmeasured(suite, scale, all_items, states)
     claims = [claim for paper in papers for claim in claims_of(Path("results", scale, paper, "audit.json"))]
     tested = [claim for claim in claims if scale in claim["scales"]]
     if papers and not tested and scale == "smoke":
@@ -51,6 +53,22 @@ def ending(
         *_next(suite, scale, papers, items),
     ]
     return "\n".join(lines), False
+
+
+def unmeasured(suite: Suite, scale: str, items: Sequence[str], states: Sequence[RunState]) -> Iterator[str]:
+    """For each metric that `items` show and that runs lack, which are older than its code: what trains them again."""
+    trained = {state.run.id: state.result for state in states if state.has_ended and state.result}
+    lacking: dict[tuple[str, str], set[str]] = {}
+    for name in items:
+        paper, _, item = name.partition("/")
+        ended = [trained[run.id] for run in suite.item_runs(paper, item, scale) if run.id in trained]
+        for metric in suite.papers[paper].item_at(item, scale).options.shown_metrics:
+            ids = {str(result.directory) for result in ended if not (result.imported or result.has(metric))}
+            if METRICS[metric].files and ids:
+                lacking.setdefault((paper, metric), set()).update(ids)
+    for (paper, metric), ids in lacking.items():
+        yield f"{len(ids)} runs of {paper} have not measured {metric}; to train them again:"
+        yield f"  snakemake {paper} -R train --config scale={scale}"
 
 
 def _runs(suite: Suite, scale: str, papers: Sequence[str], items: Sequence[str]) -> list[Run]:

@@ -45,6 +45,10 @@ class RunResult:
             raise ResultsError(f"{self.directory / 'summary.json'}: has no metric {metric}")
         return values[metric]
 
+    def has(self, metric: str) -> bool:
+        """Whether it has measured a metric, at its end or in a step."""
+        return metric in (*dict(self.final_values()), *self.metrics.columns, *self.steps.columns)
+
     def final_values(self) -> Iterator[tuple[str, float]]:
         """The numbers of the summary: final metrics under their own names, best ones as `best_<metric>`, and times."""
         summary, seconds = self.summary, self.summary["seconds"]

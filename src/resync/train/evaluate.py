@@ -1,13 +1,14 @@
 """Evaluation of the consensus model and of the workers' own: when, and of what."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from math import nan
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from resync.metrics.registry import STATISTICS, swa_metric, worker_metric
+from resync.metrics.registry import METRICS, STATISTICS, swa_metric, worker_metric
 from resync.train.language_model import estimated_loss
 from resync.train.session import Session
 from resync.train.sharpness import sharpness
@@ -96,17 +97,23 @@ def score_workers(session: Session) -> dict[str, float]:
 
 
 @torch.no_grad()
-def score_swa(session: Session) -> dict[str, float]:
-    """Validation metrics of the mean of the models evaluated so far, this one included, if they are asked for."""
+def score_swa(session: Session, metrics: Iterable[str]) -> dict[str, float]:
+    """Those of the metrics that exist of the mean of the models evaluated so far, this one included, if asked for.
+
+    They are NaN before the first of these models, since a table has the same columns in all rows.
+    """
     swa, transport = session.swa, session.transport
-    if swa is None or session.sync.steps < swa.first_step:
+    names = [name for name in metrics if swa_metric(name) in METRICS]
+    if swa is None:
         return {}
+    if session.sync.steps < swa.first_step:
+        return {swa_metric(name): nan for name in names}
     with session.sync.consensus():
         mean = swa.add(session.workers.rows[0])
     with consensus(session, mean) as model:
         [sums] = session.objective.sums([model], session.data, transport.rank, transport.world_size)
     found = session.objective.metrics(transport.sum_(sums))
-    return {swa_metric(name): value for name, value in found.items()}
+    return {swa_metric(name): found[name] for name in names}
 
 
 @torch.no_grad()

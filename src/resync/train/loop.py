@@ -68,7 +68,7 @@ def evaluate(session: Session) -> None:
         of_workers = distance(session) | score_workers(session)
         with consensus(session) as model:
             metrics = score(session, model)
-        of_swa = score_swa(session)
+        of_swa = score_swa(session, metrics)
     spent = totals(session)
     row = {
         **position(session, session.lr(max(0, sync.steps - 1))),

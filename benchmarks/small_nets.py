@@ -47,6 +47,7 @@ def benchmark() -> Benchmark:
         measures={"step": Measure("us", "lower")},
         cases=[Case(form, partial(measured, forms[form], net), net) for net in NETS for form in forms],
         base=THEIRS,
+        code=["engine", "optim", "train"],
         goals=[Goal(OURS, at=1.3, beside=(THEIRS,))],
         notes=["processor time on one thread", "digits of 8 x 8 pixels, batches of 16, fused SGD with momentum"],
         warm_up=_prepare,

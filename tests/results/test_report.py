@@ -151,6 +151,7 @@ def test_the_archive_stands_beside_what_was_trained_here(suite: Suite, results: 
     drawn.parent.mkdir(parents=True)
     drawn.write_bytes(b"")
     write(audit(suite, "smoke", results), results / "reference/mini")
+    write(audit(suite, "paper", results), results / "reference/paper")
     text = (report(suite, "smoke", results, figures).parent / "index.html").read_text()
     assert "in the archive" in text
     assert "QSR sends less" in text or "results of the archive, on real data" in text

@@ -579,7 +579,7 @@ def test_a_rank_that_does_not_end_when_it_is_told_to_is_killed(folder, monkeypat
         raise UserError("it does not fit")
 
     monkeypatch.setattr("resync.train.run.resume", failed)
-    monkeypatch.setattr("resync.launch.fork.GRACE_SECONDS", 0.5)
+    monkeypatch.setattr("resync.launch.fork._GRACE_SECONDS", 0.5)
     assert finish(folder) == 2
     log = (folder / "launch.log").read_text()
     assert "resync: rank 0 is killed: it has not ended within 0.5 s" in log
@@ -605,7 +605,8 @@ def test_what_slurm_says_is_one_line_and_worth_another_attempt(folder, tmp_path,
     (tmp_path / "scontrol").write_text("#!/bin/sh\necho 'Socket timed out on send/recv operation' >&2; exit 1\n")
     (tmp_path / "scontrol").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("SLURM_STEP_NODELIST", "a[07-08]")
+    for name, value in {"SLURM_STEP_NODELIST": "a[07-08]", "SLURM_STEP_ID": "0", "SLURM_NODEID": "0"}.items():
+        monkeypatch.setenv(name, value)
     assert main(["launch", "--config", str(folder / "config.yaml"), "--out", str(folder), "--on-node"]) == 1
     expected = "resync: error: scontrol show hostnames a[07-08]: Socket timed out on send/recv operation"
     assert capsys.readouterr().err.splitlines() == [expected]
@@ -638,7 +639,7 @@ def test_a_rank_that_waits_for_one_that_was_told_to_stop_before_is_ended(folder,
         signal.pause()
 
     monkeypatch.setattr("resync.train.run.resume", started)
-    monkeypatch.setattr("resync.launch.fork.GRACE_SECONDS", 0.5)
+    monkeypatch.setattr("resync.launch.fork._GRACE_SECONDS", 0.5)
     assert finish(folder) == os.EX_TEMPFAIL
     assert "resync: rank 0 is killed: it has not ended within 0.5 s" in (folder / "launch.log").read_text()
 

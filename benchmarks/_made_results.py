@@ -103,6 +103,7 @@ base:
   schedule: {{name: constant, lr: 0.1}}
 series:
 {series}
+regime: {{rates: shared}}
 scales:
   smoke:
     seeds: {seeds}
@@ -118,17 +119,16 @@ figures:
     series: [digits]
 """
 _CLAIM = """\
-- id: h1_reaches_h2
-  statement: H = 1 reaches the accuracy of H = 2.
+- id: h1_over_h2
+  statement: H = 1 is more accurate than H = 2.
   experiment: digits
   better: h1
   than: h2
   metric: val_top1
   direction: higher
-  at_least: -0.5
+  at_least: 0
   confidence: 0.95
   scales: [smoke]
-  regime: {smoke: {values: [{metric: val_top1, series: h1, least: 1}]}}
   status: verified
   source: made
 """

@@ -38,14 +38,15 @@ NETS: dict[str, tuple[dict[str, Any], int]] = {
 """Models, and samples of a batch."""
 
 
-def benchmark() -> Benchmark:
-    """A group for each net."""
+def benchmark(smallest: bool = False) -> Benchmark:
+    """A group for each net; at the smallest size, of the first one."""
+    nets = list(NETS)[:1] if smallest else list(NETS)
     forms = {OURS: ours, THEIRS: theirs}
     return Benchmark(
         title="Small nets, one worker",
         minutes=1.0,
         measures={"step": Measure("us", "lower")},
-        cases=[Case(form, partial(measured, forms[form], net), net) for net in NETS for form in forms],
+        cases=[Case(form, partial(measured, forms[form], net), net) for net in nets for form in forms],
         base=THEIRS,
         code=["engine", "optim", "train"],
         goals=[Goal(OURS, at=1.3, beside=(THEIRS,))],

@@ -12,7 +12,7 @@ Every file `benchmarks/<name>.py` is a benchmark; what several share is in folde
                 Case("theirs", add_theirs, group="1,000 numbers"),
             ],
             base="theirs",                                # the case of each group that ratios refer to
-            code=["formulas"],                            # what it measures in src/resync
+            code=["workers/formulas"],                            # what it measures in src/resync
             goals=[Goal("ours", at=1.0, beside=("theirs",))],
         )
 

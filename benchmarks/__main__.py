@@ -11,7 +11,7 @@ from types import ModuleType
 
 from benchmarks.harness import cases, overview, results
 from benchmarks.harness.environment import environment, machine_kind
-from resync.files import read_json
+from resync.base.files import read_json
 
 HERE = Path(__file__).parent
 

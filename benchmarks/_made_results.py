@@ -6,12 +6,12 @@ from shutil import copytree
 
 import numpy as np
 
-from resync.metrics.registry import BEST, EVALUATED, METRICS
-from resync.paper import load_suite
-from resync.plan import volume
-from resync.results.summary import NAME, digest, text_of
-from resync.run import Run
-from resync.text_tables import csv_text
+from resync.base.text_tables import csv_text
+from resync.papers.paper import load_suite
+from resync.papers.plan import volume
+from resync.runs.metrics.registry import BEST, EVALUATED, METRICS
+from resync.runs.results.summary import NAME, digest, text_of
+from resync.runs.run import Run
 
 ROOT = Path(__file__).parents[1]
 SERIES, SEEDS = 20, 500

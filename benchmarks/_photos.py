@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from benchmarks.harness import Unavailable
-from resync import prepare
-from resync.data_sets.declaration import DataSet, data_set
-from resync.prepare import beton
+from resync.tasks import prepare
+from resync.tasks.data_sets.declaration import DataSet, data_set
+from resync.tasks.prepare import beton
 
 HEIGHT, WIDTH = 375, 500
 TRAIN, VAL = 256, 16

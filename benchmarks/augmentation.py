@@ -13,9 +13,9 @@ from torch import Tensor
 from torchvision.transforms import v2
 
 from benchmarks.harness import Benchmark, Case, Measure
-from resync.data.pixels import Pixels
-from resync.data_sets.declaration import data_set
-from resync.data_sets.readers import MemoryReader
+from resync.tasks.data.pixels import Pixels
+from resync.tasks.data_sets.declaration import data_set
+from resync.tasks.data_sets.readers import MemoryReader
 
 BATCHES = 32, 128, 1024, 4096
 REPEATS = 3
@@ -42,7 +42,7 @@ def benchmark(smallest: bool = False) -> Benchmark:
         measures={"images_per_second": Measure("1/s", "higher")},
         cases=cases,
         base=ONE_BY_ONE,
-        code=["data"],
+        code=["tasks/data"],
         notes=[f"memory of the batched form: {crops.nbytes / 2**20:.1f} MiB for the {len(crops)} crops and flips"],
         warm_up=lambda: torch.set_num_threads(1),
     )

@@ -19,12 +19,12 @@ from torch.utils.data import DataLoader
 
 from benchmarks._photos import NAME, Photos
 from benchmarks.harness import Benchmark, Case, Goal, Measure, Unavailable
-from resync.data import streamed
-from resync.data.pixels import Pixels
-from resync.data.sampling import Sampler
-from resync.data_sets.readers import StreamReader
-from resync.prepare.folders import prepared_file
-from resync.processes.memory import keep_freed_memory
+from resync.base.processes.memory import keep_freed_memory
+from resync.tasks.data import streamed
+from resync.tasks.data.pixels import Pixels
+from resync.tasks.data.sampling import Sampler
+from resync.tasks.data_sets.readers import StreamReader
+from resync.tasks.prepare.folders import prepared_file
 
 BATCH, PASSES = 64, 2
 SIDE = 224
@@ -57,7 +57,7 @@ def benchmark(smallest: bool = False) -> Benchmark:
         measures={"images_per_second": Measure("1/s of processor time", "higher")},
         cases=cases,
         base=FFCV,
-        code=["data", "prepare"],
+        code=["tasks/data", "tasks/prepare"],
         goals=[
             Goal(".beton files", at=1.0, beside=(FFCV,)),
             Goal(".beton files, 2 decoders", at=1.0, beside=(FFCV,)),

@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.harness import Benchmark, Case, Goal, Measure
-from resync import models
-from resync.data.sonnets import FILE
-from resync.paper.suite import load_suite
-from resync.run import Run
-from resync.run.run import Scale
-from resync.train.build import build
-from resync.train.loop import batches, train_step
+from resync.papers.paper.suite import load_suite
+from resync.runs.run import Run
+from resync.runs.run.run import Scale
+from resync.runs.train.build import build
+from resync.runs.train.loop import batches, train_step
+from resync.tasks import models
+from resync.tasks.data.sonnets import FILE
 
 CONFIGS = Path(__file__).parents[1] / "paper_configs"
 OURS, NANOGPT = "resync", "nanoGPT's loop"
@@ -50,7 +50,7 @@ def benchmark(smallest: bool = False) -> Benchmark:
             Case(NANOGPT, partial(seconds, 1 if smallest else STEPS, cache(partial(nanogpt_steps, run)))),
         ],
         base=NANOGPT,
-        code=["data", "engine", "models", "optim", "train"],
+        code=["tasks/data", "workers/engine", "tasks/models", "workers/optim", "runs/train"],
         goals=[Goal(OURS, at=1.0, beside=(NANOGPT,))],
         warm_up=lambda: torch.set_num_threads(1),
         close=partial(shutil.rmtree, folder, ignore_errors=True),

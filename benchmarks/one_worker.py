@@ -24,14 +24,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks._photos import NAME, Photos
 from benchmarks.harness import Benchmark, Case, Goal, Measure, Processes
-from resync import data
-from resync.data import streamed
-from resync.data.memory import InMemory
-from resync.data.pixels import Pixels
-from resync.data_sets.declaration import data_set
-from resync.run import Run
-from resync.train.build import build
-from resync.train.loop import batches, train_step
+from resync.runs.run import Run
+from resync.runs.train.build import build
+from resync.runs.train.loop import batches, train_step
+from resync.tasks import data
+from resync.tasks.data import streamed
+from resync.tasks.data.memory import InMemory
+from resync.tasks.data.pixels import Pixels
+from resync.tasks.data_sets.declaration import data_set
 
 CUDA = torch.cuda.is_available()
 STEPS, WARM_UP = (30, 10) if CUDA else (3, 1)
@@ -87,7 +87,7 @@ def benchmark(smallest: bool = False) -> Benchmark:
         measures={"per_second": Measure("1/s", "higher"), "share_of_matmul": Measure("1", "higher")},
         cases=[Case(form, partial(case, form, task), task) for task in TASKS for form in forms[task]],
         base=THEIRS,
-        code=["data", "engine", "models", "optim", "train"],
+        code=["tasks/data", "workers/engine", "tasks/models", "workers/optim", "runs/train"],
         goals=[Goal(OURS, at=1.0, beside=(THEIRS,)), Goal(FROM_DISK, at=0.95, beside=(THEIRS,))],
         notes=[
             f"batches of {', '.join(f'{task.batch_size} ({name})' for name, task in TASKS.items())}",
@@ -212,7 +212,7 @@ def _run(task: Task, out: Path) -> Run:
 
 
 def _model(run: Run) -> nn.Module:
-    from resync import models
+    from resync.tasks import models
 
     return models.build(run.model, run.facts["input_shape"], run.facts["num_classes"], run.seed)
 

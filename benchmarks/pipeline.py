@@ -11,8 +11,8 @@ from pathlib import Path
 from benchmarks import _made_results, warm_start
 from benchmarks.harness import Benchmark, Case, Goal, Measure
 from benchmarks.harness.processes import Failed
-from resync.paper import load_suite
-from resync.processes import warm_client
+from resync.base.processes import warm_client
+from resync.papers.paper import load_suite
 
 ROOT = Path(__file__).parents[1]
 RESYNC = [sys.executable, "-m", "resync"]
@@ -49,7 +49,7 @@ def benchmark(smallest: bool = False) -> Benchmark:
             Case("one step in a warm process", one_step),
         ],
         base="dry run of all papers",
-        code=["audit", "plan", "render", "results", "paper", "workflow.py"],
+        code=["papers/audit", "papers/plan", "papers/render", "runs/results", "papers/paper", "tools/workflow.py"],
         goals=[
             *(Goal(name, limit) for name, limit in zip([*cases, "one step in a warm process"], limits, strict=True)),
             Goal(f"collect {runs}", 2e9, measure="peak_memory"),

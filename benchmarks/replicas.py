@@ -45,7 +45,7 @@ def benchmark(smallest: bool = False) -> Benchmark:
         measures={"step_time": Measure("ms", "lower"), "processor_time": Measure("ms per process", "lower")},
         cases=[Case(name, partial(_measured, of, *METHODS[name]), "MLP") for name in names],
         base=BASE,
-        code=["engine", "sync", "library.py"],
+        code=["workers/engine", "workers/sync", "library.py"],
         goals=[
             Goal("AllReduce", 1.0, ("HSDP (torch)", "AllReduce (torchft)")),
             Goal("Local SGD", 1.05, ("Local SGD, written out", "Local SGD (torchft)")),

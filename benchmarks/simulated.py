@@ -2,7 +2,7 @@
 
 `plain loop` is what the original code of Local SGD does for the clients of a GPU: a model and a torch optimizer for
 each, one after the other; the optimizer is fused, as ours is. `serial` and `stacked` are the engines, `auto` the one
-that a run gets unless it names another: the limits of `resync.engine.stacked.LIMITS` follow from this table. No
+that a run gets unless it names another: the limits of `resync.workers.engine.stacked.LIMITS` follow from this table. No
 averages are taken, and no data are read.
 """
 
@@ -17,14 +17,15 @@ from torch import nn
 from torch.nn import functional as F
 
 from benchmarks.harness import Benchmark, Case, Goal, Measure
-from resync import models, optim
-from resync.engine.choose import choose_engine
-from resync.engine.engine import Engine
-from resync.engine.stacked import Stacked, Stacking, stacking_pays
-from resync.engine.workers import Workers
-from resync.models.options.base import ModelOptions
-from resync.settings.options import options_of
-from resync.train.objective import Classification
+from resync.base.settings.options import options_of
+from resync.runs.train.objective import Classification
+from resync.tasks import models
+from resync.tasks.models.options.base import ModelOptions
+from resync.workers import optim
+from resync.workers.engine.choose import choose_engine
+from resync.workers.engine.engine import Engine
+from resync.workers.engine.stacked import Stacked, Stacking, stacking_pays
+from resync.workers.engine.workers import Workers
 
 CLASSES = 10
 STEPS = 3
@@ -141,7 +142,7 @@ def benchmark(smallest: bool = False) -> Benchmark:
         measures={"processor_ms": Measure("ms", "lower"), "wall_ms": Measure("ms", "lower")},
         cases=cases,
         base="plain loop",
-        code=["engine", "optim"],
+        code=["workers/engine", "workers/optim"],
         goals=goals,
         notes=["on a GPU, processor_ms is the time on its stream, with the host's"],
     )

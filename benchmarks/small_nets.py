@@ -16,12 +16,12 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks.harness import Benchmark, Case, Goal, Measure
-from resync import models
-from resync.processes.memory import keep_freed_memory
-from resync.run import Run
-from resync.train.build import build
-from resync.train.loop import batches, train_step
-from resync.train.session import Session
+from resync.base.processes.memory import keep_freed_memory
+from resync.runs.run import Run
+from resync.runs.train.build import build
+from resync.runs.train.loop import batches, train_step
+from resync.runs.train.session import Session
+from resync.tasks import models
 
 OURS, THEIRS = "resync", "loop written out"
 SECONDS, WARM_UP = 0.5, 20
@@ -48,7 +48,7 @@ def benchmark(smallest: bool = False) -> Benchmark:
         measures={"step": Measure("us", "lower")},
         cases=[Case(form, partial(measured, forms[form], net), net) for net in nets for form in forms],
         base=THEIRS,
-        code=["engine", "optim", "train"],
+        code=["workers/engine", "workers/optim", "runs/train"],
         goals=[Goal(OURS, at=1.3, beside=(THEIRS,))],
         notes=["processor time on one thread", "digits of 8 x 8 pixels, batches of 16, fused SGD with momentum"],
         warm_up=_prepare,

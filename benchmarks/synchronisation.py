@@ -159,7 +159,7 @@ def benchmark(smallest: bool = False) -> Benchmark:
         },
         cases=cases,
         base=BASE,
-        code=["engine", "sync", "library.py"],
+        code=["workers/engine", "workers/sync", "library.py"],
         goals=list(_goals()),
         notes=[
             f"H = {H}; one thread per process, which keeps freed memory; gloo; step_time is a mean over all",

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.harness import Benchmark, Case, Measure
-from resync.paper import load_suite
-from resync.processes import warm_client
+from resync.base.processes import warm_client
+from resync.papers.paper import load_suite
 
 TIMED = """
 import subprocess, sys, time
@@ -23,7 +23,7 @@ for number in range(2):
     print(time.perf_counter() - started, flush=True)
 """
 RESYNC = [sys.executable, "-m", "resync"]
-WARM = [sys.executable, "-c", "import sys; from resync.processes import warm; sys.exit(warm.run(sys.argv[1:]))"]
+WARM = [sys.executable, "-c", "import sys; from resync.base.processes import warm; sys.exit(warm.run(sys.argv[1:]))"]
 ROOT = Path(__file__).parents[1]
 
 
@@ -39,7 +39,7 @@ def benchmark(smallest: bool = False) -> Benchmark:
             Case("in a warm process", partial(seconds, WARM, run.to_yaml())),
         ],
         base="alone",
-        code=["launch", "processes", "train"],
+        code=["runs/launch", "base/processes", "runs/train"],
     )
 
 

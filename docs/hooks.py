@@ -14,10 +14,10 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import resync
-from resync.cli import parser
-from resync.metrics.registry import METRICS
-from resync.paper.schema import schemas
-from resync.sync import options as algorithms
+from resync.papers.paper.schema import schemas
+from resync.runs.metrics.registry import METRICS
+from resync.tools.cli import parser
+from resync.workers.sync import options as algorithms
 
 ROOT = Path(__file__).parents[1]
 _LINK = re.compile(r"(?<!!)\[(?!!)([^\]\n]+)\]\(((?!https?:|#|mailto:)[^)\s]+)\)")

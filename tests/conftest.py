@@ -55,7 +55,7 @@ def real_data() -> Path:
 @pytest.fixture(scope="session")
 def papers() -> object:
     """The declared papers, read once: a `Suite`, for reading only."""
-    from resync.paper import load_suite  # after the variables of the environment above
+    from resync.papers.paper import load_suite  # after the variables of the environment above
 
     return load_suite(Path(__file__).parents[1] / "paper_configs")
 

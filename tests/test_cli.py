@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from resync.cli import main
-from resync.cli.declare import GROUPS, VERBS
-from resync.cli.declared import REFERENCE
-from resync.errors import UserError
-from resync.launch import slurm
-from resync.processes.exit_code import exit_code
-from resync.report.site import _sentence
-from resync.run.run import SCALES
-from resync.settings import loader
+from resync.base.errors import UserError
+from resync.base.processes.exit_code import exit_code
+from resync.base.settings import loader
+from resync.papers.report.site import _sentence
+from resync.runs.launch import slurm
+from resync.runs.run.run import SCALES
+from resync.tools.cli import main
+from resync.tools.cli.declare import GROUPS, VERBS
+from resync.tools.cli.declared import REFERENCE
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = str(ROOT / "paper_configs")
@@ -31,8 +31,9 @@ def test_no_variable_of_the_shell_decides_what_is_drawn_or_trained(monkeypatch: 
     """Variables that libraries read in every process; those of a launcher are for its ranks alone (test_faults)."""
     wrong = {"MPLBACKEND": "module://no.such", "MATPLOTLIBRC": str(tmp_path), "NVIDIA_TF32_OVERRIDE": "1"}
     wrong |= {"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1", "GIT_DIR": str(tmp_path), "SOURCE_DATE_EPOCH": "0"}
-    draws = "import resync.render.style, os; print(resync.render.style.matplotlib.get_backend())"
-    code = f"from resync.cli import main; main(['list', '--configs', '/no'])\n{draws}\nprint(os.environ.get('GIT_DIR'))"
+    draws = "import os; from resync.papers.render import style; print(style.matplotlib.get_backend())"
+    started = "from resync.tools.cli import main; main(['list', '--configs', '/no'])"
+    code = f"{started}\n{draws}\nprint(os.environ.get('GIT_DIR'))"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | wrong | {"PYTHONIOENCODING": "ascii"},
@@ -169,7 +170,7 @@ def test_time_is_calibrated_on_the_published_hours(capsys: pytest.CaptureFixture
         ("compare slowmoo", "did you mean 'slowmo'?, or one that `resync new algorithm slowmoo`"),
         ("new paper Tug", "name: found 'Tug'"),
         ("new algorithm lambda", "no keyword of Python"),
-        ("new algorithm sgp", "src/resync/sync/sgp.py: exists, allowed: another name"),
+        ("new algorithm sgp", "src/resync/workers/sync/sgp.py: exists, allowed: another name"),
         ("new experiment second", "allowed for experiment: paper/name"),
         ("new paper mine/second", "allowed for paper: a name without /"),
         ("new experiment qsrr/second", "paper_configs/qsrr: no such paper; did you mean 'qsr'?"),
@@ -191,7 +192,7 @@ def test_completion_offers_verbs_and_papers():
             "COMP_LINE": line,
             "COMP_POINT": str(len(line)),
         }
-        command = "import os, sys; os.dup(1); os.dup2(1, 8); os.dup2(2, 9); from resync.cli import main; main([])"
+        command = "import os, sys; os.dup(1); os.dup2(1, 8); os.dup2(2, 9); from resync.tools.cli import main; main([])"
         done = subprocess.run([sys.executable, "-c", command], cwd=ROOT, env=env, capture_output=True, text=True)
         assert done.stdout.split("\n") == expected
 
@@ -262,7 +263,7 @@ def test_without_a_verb_all_verbs_are_shown_in_groups(capsys: pytest.CaptureFixt
 
 def test_a_failed_workflow_ends_with_its_error_and_nothing_else(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("resync.cli.running.snakemake", lambda *_: 137)
+    monkeypatch.setattr("resync.tools.cli.running.snakemake", lambda *_: 137)
     assert main(["run", "qsr/fig5"]) == 137
     *_, how, last = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"Ended with exit code 137 after 0:00:\d\d: \d of 6 runs finished, .*", how)
@@ -271,7 +272,7 @@ def test_a_failed_workflow_ends_with_its_error_and_nothing_else(monkeypatch, cap
 
 def test_readme_site_and_terminal_count_the_same_claims(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("resync.cli.running.snakemake", lambda *_: 0)
+    monkeypatch.setattr("resync.tools.cli.running.snakemake", lambda *_: 0)
     assert main(["run"]) == 0
     shown, page = capsys.readouterr().out, (ROOT / "README.md").read_text()
     counted = re.findall(r"^\| (\w+), [\d,]+ runs \|[^|]+\| (of [^|]+) \|", page, re.MULTILINE)
@@ -283,14 +284,14 @@ def test_readme_site_and_terminal_count_the_same_claims(monkeypatch, capsys):
 
 def test_an_item_without_claims_promises_none(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("resync.cli.running.snakemake", lambda *_: 0)
+    monkeypatch.setattr("resync.tools.cli.running.snakemake", lambda *_: 0)
     assert main(["run", "qsr/h_vit"]) == 0
     assert "claim" not in capsys.readouterr().out
 
 
 def test_the_profile_slurm_needs_its_executor(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("resync.cli.running.find_spec", lambda _: None)
+    monkeypatch.setattr("resync.tools.cli.running.find_spec", lambda _: None)
     assert main(["run", "qsr", "--profile", "slurm", "-n"]) == 2
     assert "--profile slurm: its executor is not installed" in capsys.readouterr().err
 

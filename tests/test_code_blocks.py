@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resync.cli import main
+from resync.tools.cli import main
 
 ROOT = Path(__file__).parents[1]
 PAGES = ["README.md", "PACKAGE.md", "CONTRIBUTING.md", "docs/*.md", "workflow/profiles/*.md"]
@@ -19,9 +19,9 @@ RUN = {
     "README.md: @software": "tests/test_repository.py",
     "PACKAGE.md: import torch": "tests/training/test_documentation.py",
     "docs/cost.md: resync plan": "tests/test_code_blocks.py",
-    "docs/data.md: # src/resync/data/leaves.yaml": "tests/training/test_new_data_set.py",
+    "docs/data.md: # src/resync/tasks/data/leaves.yaml": "tests/training/test_new_data_set.py",
     "docs/extend.md: ": "tests/training/test_extension.py",
-    "docs/extend.md: --- a/src/resync/metrics/registry.py": "tests/training/test_new_metric.py",
+    "docs/extend.md: --- a/src/resync/runs/metrics/registry.py": "tests/training/test_new_metric.py",
     "docs/library.md: import torch": "tests/training/test_documentation.py",
     "docs/own_experiment.md: # yaml-language-server": "tests/test_doctor_and_new.py",
     "docs/own_experiment.md: resync new algorithm": "tests/test_doctor_and_new.py",

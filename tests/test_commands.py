@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from resync.cli import parser
-from resync.cli.declare import VERBS
-from resync.run.run import SCALES
+from resync.runs.run.run import SCALES
+from resync.tools.cli import parser
+from resync.tools.cli.declare import VERBS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "workflow/profiles/README.md"]

@@ -9,7 +9,7 @@ from runpy import run_path
 
 import pytest
 
-from resync.cli.declare import VERBS
+from resync.tools.cli.declare import VERBS
 
 ROOT = Path(__file__).parents[1]
 

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from launched import copy_files, in_clone
 
-from resync import doctor
-from resync.cli import main
+from resync.tools import doctor
+from resync.tools.cli import main
 
 ROOT = Path(__file__).parents[1]
 COPIED = (
@@ -20,8 +20,8 @@ NEW = ("paper", "mine"), ("experiment", "mine/second"), ("algorithm", "TUG"), ("
 # One process: the imports take most of the time. Runs are shorter than in the example; no figure is drawn of them.
 COMMANDS = """
 from pathlib import Path
-from resync.cli import main
-from resync.paper import load_suite
+from resync.tools.cli import main
+from resync.papers.paper import load_suite
 
 assert main(["list"]) == 0
 for run in load_suite(Path("paper_configs")).runs("mine", "smoke", "second"):
@@ -35,7 +35,7 @@ assert main([*trial, "--set", "sync={name: tug}", "--set", "model={name: flat}"]
 assert main(["render", "--paper", "mine", "--item", "accuracy"]) == 0
 assert main(["render", "--paper", "mine", "--item", "sticks"]) == 0
 assert main(["audit", "--paper", "mine"]) == 0
-from resync.cli.ending import ending
+from resync.tools.cli.ending import ending
 site = Path("results/smoke/site/index.html")  # an old one, without this paper
 site.parent.mkdir(parents=True)
 site.touch()
@@ -49,13 +49,13 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     clone = tmp_path_factory.mktemp("clone")
     copy_files(ROOT, COPIED, clone)
     calls = "; ".join(f"assert main(['new', {kind!r}, {name!r}]) == 0" for kind, name in NEW)
-    code, output = in_clone(clone, f"from resync.cli import main; {calls}")
+    code, output = in_clone(clone, f"from resync.tools.cli import main; {calls}")
     assert code == 0, output
     assert {line.split()[0] for line in output.splitlines()} >= {
         "paper_configs/mine/paper.yaml",
         "paper_configs/mine/experiments/second.yaml",
-        "src/resync/sync/tug.py",
-        "src/resync/sync/options/tug.py",
+        "src/resync/workers/sync/tug.py",
+        "src/resync/workers/sync/options/tug.py",
         "next:",
     }
     return clone

@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from resync.processes import lock
+from resync.base.processes import lock
 
-ASK = "import sys; from pathlib import Path; from resync.processes.lock import holder; print(holder(Path(sys.argv[1])))"
+ASK = "import pathlib, sys; from resync.base.processes.lock import holder; print(holder(pathlib.Path(sys.argv[1])))"
 
 
 def seen_by_others(folder: Path) -> str:

@@ -12,11 +12,11 @@ from rich.console import Console
 from snakemake.settings.enums import Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from resync.paper import load_suite
-from resync.progress import Board, Job, View, colored
-from resync.progress.board import place_of
-from resync.results.status import Line, progress
-from resync.run import Run
+from resync.papers.paper import load_suite
+from resync.runs.results.status import Line, progress
+from resync.runs.run import Run
+from resync.tools.progress import Board, Job, View, colored
+from resync.tools.progress.board import place_of
 from snakemake_logger_plugin_resync import LogHandler, explained
 
 ROOT = Path(__file__).parents[1]
@@ -173,9 +173,9 @@ def test_a_terminal_has_a_bar_and_its_cursor_back(run: Run, folder: Path, monkey
     board.begins(2)
     board.starts(Job(6, "train", f"{folder}/metrics.csv", folder=folder))
     monkeypatch.setattr(
-        "resync.progress.view.Console", lambda **given: Console(force_terminal=True, width=120, **given)
+        "resync.tools.progress.view.Console", lambda **given: Console(force_terminal=True, width=120, **given)
     )
-    monkeypatch.setattr("resync.progress.view.PICTURE_SECONDS", 0.001)
+    monkeypatch.setattr("resync.tools.progress.view.PICTURE_SECONDS", 0.001)
     view = View(board, screen)
     view.start()
     until(lambda: "val_top1 81.25" in screen.getvalue())

@@ -9,10 +9,10 @@ from urllib.parse import unquote
 
 import pytest
 
-from resync.archive.page_blocks import outdated
-from resync.archive.reference import check, place_of, wrong_quotes_in
-from resync.archive.unpack import scales_of
-from resync.paper import load_suite
+from resync.papers.archive.page_blocks import outdated
+from resync.papers.archive.reference import check, place_of, wrong_quotes_in
+from resync.papers.archive.unpack import scales_of
+from resync.papers.paper import load_suite
 
 ROOT = Path(__file__).parents[1]
 PLACE = place_of(ROOT / "results", ROOT / "figures")

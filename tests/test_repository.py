@@ -23,46 +23,22 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src/resync"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
-# Top down; a room imports rooms of the lines below its own, nothing beside it and nothing above.
-LAYERS = [
-    {"__init__", "__main__", "integrations"},
-    {"cli"},
-    {"workflow"},
-    {"rehearsal", "comparison"},
-    {"launch", "archive", "library"},
-    {"report"},
-    {"render", "audit", "importer", "progress", "doctor"},
-    {"train"},
-    {"sync", "optim"},
-    {"engine"},
-    {"data", "models"},
-    {"results"},
-    {"plan", "prepare"},
-    {"paper"},
-    {"run"},
-    {"options"},
-    {"data_sets", "metrics"},
-    {"periods", "schedules", "topology", "mixing"},
-    {"formulas", "processes"},
-    {"settings"},
-    {"files", "streams", "text_tables", "torch_private"},
-    {"errors"},
-]
+# Top down: a wing imports wings that come after it, none before, and nothing that is for users.
+WINGS = ["tools", "papers", "runs", "tasks", "workers", "base"]
+FOR_USERS = {"__init__", "__main__", "library", "integrations"}
 TRAINERS = ("transformers", "lightning")
 """The extras of resync.integrations, which have a lock of their own."""
 LOCKS = ("requirements.lock", *(f"requirements-{extra}.lock" for extra in ("ffcv", "slurm", "trainers")))
-LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 WITHOUT_TORCH = {
     "errors", "files", "streams", "text_tables", "settings", "formulas", "data_sets", "metrics", "options", "run",
-    "paper", "plan", "results", "render", "audit", "report", "importer", "progress", "archive", "comparison", "cli",
-    "workflow",
-}  # fmt: skip
+    "exchanges", "results", *(path.stem for wing in ("papers", "tools") for path in (PACKAGE / wing).iterdir()),
+} - {"__init__", "doctor"}  # fmt: skip
 
 
-def room_of(module: str) -> str:
-    """The room of a module: `resync.sync.local` -> `sync`, `resync` -> `__init__`; options are one room."""
-    _, room, part, *_ = [*module.split("."), "__init__", ""]
-    return "options" if part == "options" and room != "settings" else room
+def wing_and_room_of(module: str) -> tuple[str, str]:
+    """`resync.workers.sync.local` -> (`workers`, `sync`); `resync` -> (`__init__`, ...); options are one room."""
+    _, wing, room, part, *_ = [*module.split("."), "__init__", "__init__", ""]
+    return wing, "options" if part == "options" else room
 
 
 @cache
@@ -87,18 +63,17 @@ def imports(tree: ast.AST) -> Iterator[str]:
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_every_room_has_a_level():
-    assert {room_of(module) for module in imported()} <= set(LEVEL)
+def test_everything_has_its_wing():
+    assert {wing_and_room_of(module)[0] for module in imported()} == {*WINGS, *FOR_USERS}
 
 
-def test_rooms_import_only_downwards():
+def test_wings_import_only_downwards():
     upward = [
         f"{module} imports {name}"
         for module, names in imported().items()
+        if (wing := wing_and_room_of(module)[0]) in WINGS
         for name in names
-        if name.split(".")[0] == "resync"
-        and room_of(name) != room_of(module)
-        and LEVEL.get(room_of(name), 0) <= LEVEL[room_of(module)]
+        if name.startswith("resync.") and wing_and_room_of(name)[0] not in WINGS[WINGS.index(wing) :]
     ]
     assert upward == []
 
@@ -111,7 +86,8 @@ def test_no_modules_import_each_other():
 
 def test_what_reads_configurations_or_results_never_imports_torch():
     heavy = {"torch", "torchvision"}
-    found = {room_of(module) for module, names in imported().items() for name in names if name.split(".")[0] in heavy}
+    importing = {module for module, names in imported().items() for name in names if name.split(".")[0] in heavy}
+    found = {wing_and_room_of(module)[1] for module in importing}
     assert found & WITHOUT_TORCH == set()
 
 
@@ -223,7 +199,7 @@ def test_version_is_the_cited_one():
 
 @pytest.mark.parametrize("page", ["README.md", "PACKAGE.md"])
 def test_pages_count_the_methods(page: str):
-    assert f"{len(import_module('resync.sync.options').__all__)} methods" in (ROOT / page).read_text()
+    assert f"{len(import_module('resync.workers.sync.options').__all__)} methods" in (ROOT / page).read_text()
 
 
 def test_an_installation_without_cuda_has_all_but_cuda_and_the_same_torch(tmp_path: Path):

@@ -13,12 +13,12 @@ import psutil
 import pytest
 from machine import until
 
-from resync.processes import warm, warm_client
+from resync.base.processes import warm, warm_client
 
 # Its only verb; `learn` imports a module, which the server then imports for the next job.
 SERVER = """
 import os, signal, socket, sys, time
-from resync.processes import warm
+from resync.base.processes import warm
 
 def verb(arguments):
     if "learn" in arguments:
@@ -49,8 +49,8 @@ listener.listen(128)
 sys.argv[1:] = [str(listener.detach()), sys.argv[1]]
 warm.serve(verb)
 """
-WARM = [sys.executable, "-c", "import sys; from resync.processes import warm; sys.exit(warm.run(sys.argv[1:]))"]
-CLIENT = "import sys; from resync.processes import warm_client; sys.exit(warm_client.delegate(sys.argv[1:]))"
+WARM = [sys.executable, "-c", "import sys; from resync.base.processes import warm; sys.exit(warm.run(sys.argv[1:]))"]
+CLIENT = "import sys; from resync.base.processes import warm_client; sys.exit(warm_client.delegate(sys.argv[1:]))"
 
 
 @pytest.fixture

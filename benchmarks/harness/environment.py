@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from resync.train.provenance import GIT, VERSIONS
+from resync.runs.train.provenance import GIT, VERSIONS
 
 
 def environment() -> dict[str, Any]:

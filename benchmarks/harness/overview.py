@@ -6,8 +6,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from resync.files import read_json, write_bytes
-from resync.render.style import GREY, PALETTE, TEXT, look, new_figure, svg
+from resync.base.files import read_json, write_bytes
+from resync.papers.render.style import GREY, PALETTE, TEXT, look, new_figure, svg
 
 OURS, PEER = PALETTE[1], GREY
 SYNCHRONISED = "ResNet, 4 processes, loopback"

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.harness.cases import Unavailable
-from resync.files import write_text
+from resync.base.files import write_text
 
 FOLDER = Path(__file__).parents[1] / ".peers"
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from resync.files import read_json, write_bytes, write_text
-from resync.render.style import GREY, PALETTE, TEXT, look, new_figure, svg
+from resync.base.files import read_json, write_bytes, write_text
+from resync.papers.render.style import GREY, PALETTE, TEXT, look, new_figure, svg
 
 FOLDER = Path(__file__).parents[1] / "results"
 

@@ -7,14 +7,14 @@ from torch import Tensor
 
 import resync
 from benchmarks.synchronising.loop import LR, MOMENTUM, H, Setting, Step, loss_of
-from resync import sync
-from resync.engine import choose
-from resync.engine.clocks import Clocks
-from resync.engine.transport import Transport
-from resync.engine.workers import Workers
-from resync.run.execution import EngineSettings
-from resync.sync.algorithm import Training
-from resync.sync.options.base import SyncOptions
+from resync.workers import sync
+from resync.workers.engine import choose
+from resync.workers.engine.clocks import Clocks
+from resync.workers.engine.settings import EngineSettings
+from resync.workers.engine.transport import Transport
+from resync.workers.engine.workers import Workers
+from resync.workers.sync.algorithm import Training
+from resync.workers.sync.options.base import SyncOptions
 
 
 def _library(algorithm: SyncOptions, setting: Setting) -> Step:

@@ -5,7 +5,7 @@ from functools import partial
 import resync
 from benchmarks.synchronising.loop import H, Setting, Step
 from benchmarks.synchronising.sharded import mesh_of, sharded, step_of
-from resync.sync.options.base import SyncOptions
+from resync.workers.sync.options.base import SyncOptions
 
 
 def _ours(algorithm: SyncOptions, setting: Setting) -> Step:

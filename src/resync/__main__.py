@@ -2,11 +2,11 @@
 
 import sys
 
-from resync.processes import warm_client
+from resync.base.processes import warm_client
 
 code = warm_client.delegate(sys.argv[1:])
 if code is None:
-    from resync import cli
+    from resync.tools import cli
 
     code = cli.main()
 sys.exit(code)

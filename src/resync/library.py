@@ -25,9 +25,13 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
-from resync.engine.attached_workers import AttachedWorkers
-from resync.engine.clocks import Clocks
-from resync.engine.guard import (
+from resync.base.errors import UserError
+from resync.base.processes.meeting import StoreAllGather
+from resync.base.settings.base import Count, PositiveInt, PositiveNumber, Settings
+from resync.base.torch_private import is_within_a_step, time_limit
+from resync.workers.engine.attached_workers import AttachedWorkers
+from resync.workers.engine.clocks import Clocks
+from resync.workers.engine.guard import (
     ATTACHED,
     Guard,
     check_attachable,
@@ -36,19 +40,15 @@ from resync.engine.guard import (
     rank_and_world_size,
     shard_of,
 )
-from resync.engine.members import ranks_of
-from resync.engine.sharded_workers import ShardedWorkers
-from resync.engine.shards import is_sharded, local
-from resync.engine.transport import Transport
-from resync.errors import UserError
-from resync.formulas.periods import Constant, Period
-from resync.processes.meeting import StoreAllGather
-from resync.settings.base import Count, PositiveInt, PositiveNumber, Settings
-from resync.sync import build
-from resync.sync.algorithm import Training
-from resync.sync.options.base import SyncOptions
-from resync.sync.rounds import Rounds
-from resync.torch_private import is_within_a_step, time_limit
+from resync.workers.engine.members import ranks_of
+from resync.workers.engine.sharded_workers import ShardedWorkers
+from resync.workers.engine.shards import is_sharded, local
+from resync.workers.engine.transport import Transport
+from resync.workers.formulas.periods import Constant, Period
+from resync.workers.sync import build
+from resync.workers.sync.algorithm import Training
+from resync.workers.sync.options.base import SyncOptions
+from resync.workers.sync.rounds import Rounds
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh

@@ -1,7 +1,7 @@
 """Snakemake's executor `resync`: as its executor `local`, but verbs of resync are carried out by the warm process.
 
-A job there is a fork (`resync.processes.warm`), which needs neither a shell nor a Python of its own: these take longer
-to start than the fork. Snakemake finds plug-ins by the name of their package.
+A job there is a fork (`resync.base.processes.warm`), which needs neither a shell nor a Python of its own: these take
+longer to start than the fork. Snakemake finds plug-ins by the name of their package.
 """
 
 import os
@@ -13,7 +13,7 @@ from typing import Any
 from snakemake.exceptions import SpawnedJobError
 from snakemake.executors import local
 
-from resync.processes import warm_client
+from resync.base.processes import warm_client
 
 common_settings = local.common_settings
 

@@ -1,4 +1,4 @@
-"""Snakemake's logger `resync`: its messages become the view of `resync.progress` (`snakemake --logger resync`).
+"""Snakemake's logger `resync`: its messages become the view of `resync.tools.progress` (`snakemake --logger resync`).
 
 Snakemake finds plug-ins by the name of their package. Dry runs, and Snakemake with --verbose or --debug-dag, print what
 they print without it; a dry run then says what would be trained and drawn, how long it takes, and which data are
@@ -93,7 +93,7 @@ class LogHandler(LogHandlerBase):
 
     def _begin(self, total: int) -> None:
         # Not at the top: Snakemake imports every plug-in at every start.
-        from resync.progress import Board, View
+        from resync.tools.progress import Board, View
 
         self._view = View(
             Board(), sys.stdout if self.common_settings.stdout else sys.stderr, not self.common_settings.nocolor
@@ -110,7 +110,7 @@ class LogHandler(LogHandlerBase):
 
     def _end_dry_run(self) -> None:
         # Not at the top: Snakemake imports every plug-in at every start.
-        from resync.prepare.availability import missing
+        from resync.tasks.prepare.availability import missing
 
         trained, drawn = self._dry["trained"], self._dry["drawn"]
         self._say(f"would train {trained} runs and draw {drawn} figures and tables: {self._dry.total()} jobs", "")
@@ -132,10 +132,10 @@ class LogHandler(LogHandlerBase):
 
 def _cost_of(wildcards: list[dict[str, str]]) -> str:
     """Hours and disk of the runs that have these names."""
-    from resync.cli.configuration import costs_of
-    from resync.paper import load_suite
-    from resync.plan.cost import in_a_sentence, total
-    from resync.workflow import RUN, Targets
+    from resync.papers.paper import load_suite
+    from resync.papers.plan.cost import in_a_sentence, total
+    from resync.tools.cli.configuration import costs_of
+    from resync.tools.workflow import RUN, Targets
 
     suite = load_suite(Path("paper_configs"))
     scales = {scale: Targets(suite, scale) for scale in {names["scale"] for names in wildcards}}
@@ -147,8 +147,8 @@ def explained(message: str) -> str:
     """An error in a target as one line that says what is declared instead; any other message as it is."""
     if missing := _MISSING.match(message):
         # Not at the top: Snakemake imports every plug-in at every start.
-        from resync.paper import load_suite
-        from resync.workflow import why_not_made
+        from resync.papers.paper import load_suite
+        from resync.tools.workflow import why_not_made
 
         return f"resync: error: {missing[1]}: {why_not_made(missing[1], load_suite(Path('paper_configs')))}"
     if declared := _UNDECLARED.search(message):
@@ -158,7 +158,7 @@ def explained(message: str) -> str:
 
 def _job(record: Any) -> Any:
     """The job that a record announces; the rule `train` has a folder, the first output's."""
-    from resync.progress import Job
+    from resync.tools.progress import Job
 
     outputs = [str(each) for each in record.output or ()]
     logs = [Path(str(each)) for each in record.log or ()]

@@ -30,7 +30,7 @@ from moments import TRAINING, Control, Moment
 from runs import BASE, VARIANTS
 from starts import KINDS, Hung, Processes, Start, wait
 
-from resync.text_tables import aligned
+from resync.base.text_tables import aligned
 
 EVERY = 9
 """Steps from one checkpoint to the next, in the middle of rounds and epochs."""

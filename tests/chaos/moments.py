@@ -18,18 +18,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from resync import cli
+from resync.tools import cli
 
 CONTROL = "RESYNC_CHAOS"
 """The environment variable with the folder of the journal and the chosen moment."""
 TRAINING = "training"
 _FUNCTIONS = {
     ("torch.distributed", "init_process_group"): "joining",
-    ("resync.train.checkpoint", "Checkpoints.load"): "resuming",
-    ("resync.engine.transport", "Transport.mean_"): "synchronising",
-    ("resync.engine.transport", "Transport.post"): "synchronising",
-    ("resync.train.loop", "evaluate"): "evaluating",
-    ("resync.train.watchdog", "Watchdog.beat"): TRAINING,
+    ("resync.runs.train.checkpoint", "Checkpoints.load"): "resuming",
+    ("resync.workers.engine.transport", "Transport.mean_"): "synchronising",
+    ("resync.workers.engine.transport", "Transport.post"): "synchronising",
+    ("resync.runs.train.loop", "evaluate"): "evaluating",
+    ("resync.runs.train.watchdog", "Watchdog.beat"): TRAINING,
 }
 """What is called at a moment, and the phase of the run that it belongs to."""
 _CHANGES = {"os.rename": 2, "os.remove": 1, "os.rmdir": 1, "os.mkdir": 1, "shutil.rmtree": 1}

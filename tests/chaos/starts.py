@@ -22,8 +22,8 @@ import moments
 import psutil
 import yaml
 
-from resync.processes import warm, warm_client
-from resync.processes.signals import end_with_parent
+from resync.base.processes import warm, warm_client
+from resync.base.processes.signals import end_with_parent
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 300.0
@@ -41,7 +41,7 @@ class Processes:
     """The children of the harness, with those that lost their parents."""
 
     def __init__(self) -> None:
-        for module in ("torch._dynamo", "resync.launch.fork", "resync.train", "resync.launch.attempts",
+        for module in ("torch._dynamo", "resync.runs.launch.fork", "resync.runs.train", "resync.runs.launch.attempts",
                        "torch.utils.serialization", "snakemake.cli", "smart_open"):  # fmt: skip
             import_module(module)
         import_module("snakemake.cli").get_argument_parser()
@@ -220,7 +220,7 @@ class Warm(Start):
             os.close(self.input)
             os.dup2(reading, 0)
             sys.argv[1:] = [str(listener.detach()), str(folder)]
-            warm.serve(moments.main, "resync.train")
+            warm.serve(moments.main, "resync.runs.train")
 
         self.server = self.processes.fork(serve, self.log)
         os.close(reading)
@@ -282,7 +282,9 @@ class Make(Snakemake):
     def run(self) -> int:
         os.chdir(self.folder)
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(Path(__file__).parent)])
-        warm.SERVE = "import moments; from resync.processes import warm; warm.serve(moments.main, 'resync.train')"
+        warm.SERVE = (
+            "import moments; from resync.base.processes import warm; warm.serve(moments.main, 'resync.runs.train')"
+        )
         return warm.run([sys.executable, "-m", "snakemake", "--profile", "workflow/profiles/local", self.target])
 
     def numbers(self, victim: str, control: moments.Control) -> list[int]:

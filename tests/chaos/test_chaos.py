@@ -14,10 +14,10 @@ import psutil
 import pytest
 from runs import BASE, VARIANTS
 
-from resync.processes import warm_client
-from resync.processes.signals import end_with_parent
-from resync.settings.base import PACKAGE
-from resync.settings.options import option_names
+from resync.base.processes import warm_client
+from resync.base.processes.signals import end_with_parent
+from resync.base.settings.base import PACKAGE
+from resync.base.settings.options import option_names
 
 
 @contextmanager

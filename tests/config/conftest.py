@@ -6,21 +6,21 @@ from textwrap import dedent
 
 import pytest
 
-from resync.paper import Suite, load_suite
-from resync.settings.errors import ConfigError
+from resync.base.settings.errors import ConfigError
+from resync.papers.paper import Suite, load_suite
 
 FILES = {
-    "package/data/toy.yaml": """\
+    "package/tasks/data/toy.yaml": """\
         description: toy data
         facts: {train_samples: 64, val_samples: 16}
         """,
-    "package/models/options/net.py": """\
+    "package/tasks/models/options/net.py": """\
         from typing import Literal
 
         from pydantic import Field
 
-        from resync.models.options.base import ModelOptions
-        from resync.settings.base import PositiveInt, Several
+        from resync.tasks.models.options.base import ModelOptions
+        from resync.base.settings.base import PositiveInt, Several
 
 
         class Net(ModelOptions):
@@ -34,12 +34,12 @@ FILES = {
             def has_batch_norm(self):
                 return self.norm == "batch"
         """,
-    "package/optim/options/sgd.py": """\
+    "package/workers/optim/options/sgd.py": """\
         from typing import Annotated, Literal
 
         from pydantic import Field
 
-        from resync.optim.options.base import OptimizerOptions
+        from resync.workers.optim.options.base import OptimizerOptions
 
 
         class SGD(OptimizerOptions):
@@ -53,10 +53,10 @@ FILES = {
                 if self.nesterov and not self.momentum:
                     yield ("nesterov",), "found true without momentum, allowed: with momentum > 0"
         """,
-    "package/sync/options/allreduce.py": """\
+    "package/workers/sync/options/allreduce.py": """\
         from typing import ClassVar, Literal
 
-        from resync.sync.options.base import SyncOptions, Traffic
+        from resync.workers.sync.options.base import SyncOptions, Traffic
 
 
         class AllReduce(SyncOptions):
@@ -65,13 +65,13 @@ FILES = {
             name: Literal["allreduce"] = "allreduce"
             traffic: ClassVar = Traffic()
         """,
-    "package/sync/options/local.py": """\
+    "package/workers/sync/options/local.py": """\
         from typing import ClassVar, Literal
 
         from pydantic import Field
 
-        from resync.sync.options.base import SyncOptions, Traffic
-        from resync.formulas.periods import PeriodRule
+        from resync.workers.sync.options.base import SyncOptions, Traffic
+        from resync.workers.formulas.periods import PeriodRule
 
 
         class Local(SyncOptions):
@@ -85,12 +85,12 @@ FILES = {
             def rule(self):
                 return self.period
         """,
-    "package/render/options/curve.py": """\
+    "package/papers/render/options/curve.py": """\
         from typing import Literal
 
         from pydantic import Field
 
-        from resync.render.options.base import KindOptions
+        from resync.papers.render.options.base import KindOptions
 
 
         class Curve(KindOptions):
@@ -99,10 +99,10 @@ FILES = {
             name: Literal["curve"] = "curve"
             metric: Literal["val_top1", "val_loss"] = Field(default="val_top1", description="what is drawn")
         """,
-    "package/render/options/law.py": """\
+    "package/papers/render/options/law.py": """\
         from typing import Literal
 
-        from resync.render.options.base import KindOptions
+        from resync.papers.render.options.base import KindOptions
 
 
         class Law(KindOptions):

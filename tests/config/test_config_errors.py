@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from resync.paper import load_suite
-from resync.settings import problems
-from resync.settings.errors import ConfigError
-from resync.settings.loader import load, parse
+from resync.base.settings import problems
+from resync.base.settings.errors import ConfigError
+from resync.base.settings.loader import load, parse
+from resync.papers.paper import load_suite
 
 VIT = "configs/qsr/experiments/vit.yaml"
 PAPER = "configs/qsr/paper.yaml"
@@ -287,11 +287,12 @@ def test_item_whose_series_share_no_scale_is_an_error(workspace, lines_of):
 
 
 COMPONENTS = [
-    ("sync/options/local.py", '] = "local"', '] = "allreduce"',
+    ("workers/sync/options/local.py", '] = "local"', '] = "allreduce"',
      "Local.name: found 'allreduce', which allreduce.py has too, allowed: another name"),
-    ("sync/options/local.py", "Field(description", "Field(default=0, description", "default of Local: period: found 0"),
-    ("data/toy.yaml", "train_samples: 64, ", "", "facts.train_samples: found null"),
-    ("data/toy.yaml", "samples: 64, ", "samples: 64, task: translation, ", "facts.target_language: found null"),
+    ("workers/sync/options/local.py", "Field(description", "Field(default=0, description",
+     "default of Local: period: found 0"),
+    ("tasks/data/toy.yaml", "train_samples: 64, ", "", "facts.train_samples: found null"),
+    ("tasks/data/toy.yaml", "samples: 64, ", "samples: 64, task: translation, ", "facts.target_language: found null"),
 ]  # fmt: skip
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from resync.formulas.periods import Constant
-from resync.plan import volume
-from resync.plan.exchanges import round_lengths
+from resync.papers.plan import volume
+from resync.runs.exchanges import round_lengths
+from resync.workers.formulas.periods import Constant
 
 CONFIGS = Path(__file__).parents[2] / "paper_configs"
 

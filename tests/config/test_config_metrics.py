@@ -4,8 +4,8 @@ from typing import get_args
 
 import pytest
 
-from resync.metrics import registry as metrics
-from resync.metrics.registry import AXES, METRICS, Metric, columns
+from resync.runs.metrics import registry as metrics
+from resync.runs.metrics.registry import AXES, METRICS, Metric, columns
 
 
 def test_every_metric_is_documented():

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from resync.audit import audit
-from resync.plan import volume
-from resync.render import averaging_error, style
-from resync.render.item import load
-from resync.run import Run
-from resync.run.execution import Execution
-from resync.settings.errors import ConfigError
+from resync.base.settings.errors import ConfigError
+from resync.papers.audit import audit
+from resync.papers.plan import volume
+from resync.papers.render import averaging_error, style
+from resync.papers.render.item import load
+from resync.runs.run import Run
+from resync.runs.run.execution import Execution
 
 CONFIGS = Path(__file__).parents[2] / "paper_configs"
 

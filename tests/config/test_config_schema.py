@@ -6,10 +6,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from resync.paper import schema
-from resync.settings.base import PACKAGE
-from resync.settings.loader import load
-from resync.settings.options import option_names
+from resync.base.settings.base import PACKAGE
+from resync.base.settings.loader import load
+from resync.base.settings.options import option_names
+from resync.papers.paper import schema
 
 REPOSITORY = Path(__file__).parents[2]
 CONFIGS = REPOSITORY / "paper_configs"

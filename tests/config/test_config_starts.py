@@ -2,7 +2,7 @@
 
 import pytest
 
-from resync.settings.errors import ConfigError
+from resync.base.settings.errors import ConfigError
 
 VIT = "configs/qsr/experiments/vit.yaml"
 SERIES = "qsr: {sync: {period: {alpha: 0.1}}}"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from resync.run import Run
-from resync.settings.errors import ConfigError
+from resync.base.settings.errors import ConfigError
+from resync.runs.run import Run
 
 VIT = "configs/qsr/experiments/vit.yaml"
 RUN = """\
@@ -236,7 +236,7 @@ def test_reading_the_configuration_imports_nothing_heavy():
     script = f"""
 import sys
 from pathlib import Path
-from resync.paper import load_suite, schema
+from resync.papers.paper import load_suite, schema
 load_suite(Path("paper_configs"))
 schema.schemas()
 print(*(name for name in {heavy} if name in sys.modules))

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resync.settings.errors import ConfigError
-from resync.settings.loader import dump, load, parse
-from resync.settings.tree import Node, merge
+from resync.base.settings.errors import ConfigError
+from resync.base.settings.loader import dump, load, parse
+from resync.base.settings.tree import Node, merge
 
 SCALARS = {
     "1": 1,

@@ -5,14 +5,14 @@ from typing import get_args
 import pytest
 import yaml
 
-from resync.formulas.periods import Constant, Period, Phases, PowerRule
-from resync.formulas.topology import TOPOLOGIES, TopologyName
-from resync.run import Run
-from resync.settings.base import PACKAGE
-from resync.settings.options import option_names, options_of
-from resync.sync.options.gossip import SGP
-from resync.sync.options.outer import PALSGD, SlowMo
-from resync.sync.options.rounds import LocalSGD
+from resync.base.settings.base import PACKAGE
+from resync.base.settings.options import option_names, options_of
+from resync.runs.run import Run
+from resync.workers.formulas.periods import Constant, Period, Phases, PowerRule
+from resync.workers.formulas.topology import TOPOLOGIES, TopologyName
+from resync.workers.sync.options.gossip import SGP
+from resync.workers.sync.options.outer import PALSGD, SlowMo
+from resync.workers.sync.options.rounds import LocalSGD
 
 RUN = {
     "paper": "p", "experiment": "e", "series": "s", "scale": "smoke", "seed": 0, "data": {"name": "digits"},
@@ -25,7 +25,7 @@ ROOMS = ("models", "optim", "render", "sync")
 @pytest.mark.parametrize(("room", "name"), [(room, name) for room in ROOMS for name in option_names(room)])
 def test_every_component_has_a_module_and_every_option_a_description(room, name):
     options = options_of(room, name)
-    assert (PACKAGE / room / f"{name}.py").is_file()
+    assert list(PACKAGE.glob(f"*/{room}/{name}.py"))
     assert options.description()
     assert all(field.description for key, field in options.model_fields.items() if key != "name")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from resync.settings.options import option_names, options_of
+from resync.base.settings.options import option_names, options_of
 
 ROOT = Path(__file__).parents[2]
 WITHOUT_A_RUN = {

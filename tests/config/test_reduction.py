@@ -6,17 +6,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from resync.formulas.periods import Constant, Phases
-from resync.formulas.schedules import ConstantSchedule
-from resync.paper.expand import expand
-from resync.paper.folder import read_scales
-from resync.run.reduction import conversion
-from resync.settings import units
-from resync.settings.base import PACKAGE
-from resync.settings.loader import parse
-from resync.settings.options import TrainingShape
-from resync.settings.problems import Collector
-from resync.sync.options.gossip import SGP
+from resync.base.settings import units
+from resync.base.settings.base import PACKAGE
+from resync.base.settings.loader import parse
+from resync.base.settings.options import TrainingShape
+from resync.base.settings.problems import Collector
+from resync.papers.paper.expand import expand
+from resync.papers.paper.folder import read_scales
+from resync.runs.run.reduction import conversion
+from resync.workers.formulas.periods import Constant, Phases
+from resync.workers.formulas.schedules import ConstantSchedule
+from resync.workers.sync.options.gossip import SGP
 
 VIT = "configs/qsr/experiments/vit.yaml"
 SMOKE = """\

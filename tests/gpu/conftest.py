@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from resync.data import sentences
-from resync.data.memory import InMemory
-from resync.data.text import END
-from resync.prepare.text import Sentences
+from resync.tasks.data import sentences
+from resync.tasks.data.memory import InMemory
+from resync.tasks.data.text import END
+from resync.tasks.prepare.text import Sentences
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before CUDA starts: the same sums in the same order
 
@@ -45,8 +45,8 @@ def _exact_and_the_same_again() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _synthetic_data(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("resync.data.digits.build", _digits)
-    monkeypatch.setattr("resync.prepare.text.Vocabulary", Words)
+    monkeypatch.setattr("resync.tasks.data.digits.build", _digits)
+    monkeypatch.setattr("resync.tasks.prepare.text.Vocabulary", Words)
     monkeypatch.setattr(Sentences, "encode", _words)
     _forget_text()
     yield

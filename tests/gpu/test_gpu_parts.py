@@ -9,10 +9,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from resync.engine.clocks import Clocks
-from resync.engine.ddp import Ddp
-from resync.engine.transport import Transport
-from resync.engine.workers import Workers
+from resync.workers.engine.clocks import Clocks
+from resync.workers.engine.ddp import Ddp
+from resync.workers.engine.transport import Transport
+from resync.workers.engine.workers import Workers
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 import torch
 from runs import CNN_WITH_BATCH_NORM, VARIANTS, make_run, make_session, trained, trained_until
 
-from resync.train import train
+from resync.runs.train import train
 
 TOLERANCE = 1e-4
 # In half precision a product is rounded where another order of its sums puts it: a thousand times as far.

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from resync.formulas import mixing
+from resync.workers.formulas import mixing
 
 
 class Averaging(NamedTuple):

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_plan import a_run
 
-from resync.formulas.topology import TOPOLOGIES
-from resync.plan.averaging_error import DRAWS, averaging_error, averaging_errors
+from resync.papers.plan.averaging_error import DRAWS, averaging_error, averaging_errors
+from resync.workers.formulas.topology import TOPOLOGIES
 
 REGULAR = [name for name, topology in TOPOLOGIES.items() if topology.regular and not topology.random]
 
@@ -57,9 +57,7 @@ def test_an_exact_average_leaves_nothing(topology, workers):
 def test_other_kernels_of_the_processor_give_the_same_zeros():
     """The second singular value of an exact average has other digits with each of them."""
     run = mixing_run("exponential", 32, peers=1)
-    code = (
-        "import sys; from pathlib import Path; from resync.run import Run; from resync.plan.averaging_error import *\n"
-    )
+    code = "import sys; from resync.runs.run import Run; from resync.papers.plan.averaging_error import *\n"
     code += "print(*averaging_errors(Run.model_validate_json(sys.stdin.read()), 8).tolist())"
     variables = os.environ | {"OPENBLAS_CORETYPE": "Nehalem"}
     there = subprocess.run(

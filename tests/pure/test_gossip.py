@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quadratic import NUMBERED
 
-from resync.formulas import mixing, topology
-from resync.formulas.weighted_topology import WEIGHTED as WEIGHTED_TOPOLOGIES
+from resync.workers.formulas import mixing, topology
+from resync.workers.formulas.weighted_topology import WEIGHTED as WEIGHTED_TOPOLOGIES
 
 TRACES = json.loads((Path(__file__).parents[1] / "data" / "sgp_traces_n4.json").read_text())
 AVERAGING = TRACES["averaging_paper_era"] + TRACES["averaging_2023"]

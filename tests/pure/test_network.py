@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resync.plan.network import ALL_REDUCES, LINKS, Link, Network, halving_doubling, recursive_doubling, ring
+from resync.papers.plan.network import ALL_REDUCES, LINKS, Link, Network, halving_doubling, recursive_doubling, ring
 
 WORKERS = st.integers(1, 100_000)
 BYTES = st.floats(1, 1e12)

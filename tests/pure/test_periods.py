@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resync.formulas.periods import Constant, Phases, PowerRule, round_length, rounds
-from resync.formulas.schedules import CosineSchedule, LinearSchedule, Schedule
-from resync.settings.options import TrainingShape
+from resync.base.settings.options import TrainingShape
+from resync.workers.formulas.periods import Constant, Phases, PowerRule, round_length, rounds
+from resync.workers.formulas.schedules import CosineSchedule, LinearSchedule, Schedule
 
 
 def schedule(

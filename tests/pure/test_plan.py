@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from resync.formulas.periods import rounds
-from resync.paper import load_suite
-from resync.plan import Cost, cost, exchanges, table, table_of_totals, totals
-from resync.plan.cost import in_a_sentence, in_units
-from resync.plan.forecast import with_expected_hours
-from resync.plan.rehearsed import Rates, shape_id
-from resync.run import Run
+from resync.papers.paper import load_suite
+from resync.papers.plan import Cost, cost, table, table_of_totals, totals
+from resync.papers.plan.cost import in_a_sentence, in_units
+from resync.papers.plan.forecast import with_expected_hours
+from resync.papers.plan.rehearsed import Rates, shape_id
+from resync.runs import exchanges
+from resync.runs.run import Run
+from resync.workers.formulas.periods import rounds
 
 PAPER_CONFIGS = Path(__file__).parents[2] / "paper_configs"
 VIT_PARAMETERS = 86_000_000

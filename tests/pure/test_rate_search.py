@@ -4,7 +4,7 @@ from math import nan
 
 import pytest
 
-from resync.formulas.rate_search import Event, Fastest, Settled, events, measured_steps
+from resync.workers.formulas.rate_search import Event, Fastest, Settled, events, measured_steps
 
 
 def test_errors_are_measured_at_634_of_20000_steps():

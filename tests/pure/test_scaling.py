@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from resync.paper import load_suite
-from resync.plan.network import LINKS, Network
-from resync.plan.scaling import MOST_WORKERS, Scaling, scalings
-from resync.plan.wallclock import Machine, wall_clock
+from resync.papers.paper import load_suite
+from resync.papers.plan.network import LINKS, Network
+from resync.papers.plan.scaling import MOST_WORKERS, Scaling, scalings
+from resync.papers.plan.wallclock import Machine, wall_clock
 
 ROOT = Path(__file__).parents[2]
 RESNET50 = 25_557_032

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from resync.formulas.schedules import AnySchedule, Schedule
-from resync.settings.options import TrainingShape
+from resync.base.settings.options import TrainingShape
+from resync.workers.formulas.schedules import AnySchedule, Schedule
 
 SCHEDULE = TypeAdapter(AnySchedule)
 

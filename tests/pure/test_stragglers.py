@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resync.plan.stragglers import gossip_waiting, longest_delay
+from resync.papers.plan.stragglers import gossip_waiting, longest_delay
 
 
 def waiting(workers, topology="exponential", peers=1, steps=1, compute=1.0, delay=1.0, message=0.0, overlap="none"):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resync.text_tables import aligned, csv_text, json_text, markdown, markdown_cells, plain_text
+from resync.base.text_tables import aligned, csv_text, json_text, markdown, markdown_cells, plain_text
 
 
 def test_csv_keeps_every_bit_and_leaves_the_unknown_empty():

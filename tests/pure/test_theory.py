@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from resync.formulas.slow_sde import predict, psi, simulate
-from resync.paper import load_suite
-from resync.render import slow_sde
-from resync.render.item import load, render
-from resync.workflow import FIGURE_FILES
+from resync.papers.paper import load_suite
+from resync.papers.render import slow_sde
+from resync.papers.render.item import load, render
+from resync.tools.workflow import FIGURE_FILES
+from resync.workers.formulas.slow_sde import predict, psi, simulate
 
 END = np.array([0.0, 4.0])
 

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resync.metrics.registry import METRICS
-from resync.paper import load_suite
-from resync.paper.published import LinkName
-from resync.plan import volume
-from resync.plan.calibrate import Calibration, Timing, calibrate
-from resync.plan.exchanges import exchanges
-from resync.plan.forecast import forecast, table
-from resync.plan.network import LINKS, Link, Network
-from resync.plan.rehearsed import Rates, shape_id
-from resync.plan.stragglers import longest_delay
-from resync.plan.wallclock import Machine, wall_clock
-from resync.run import Run
+from resync.papers.paper import load_suite
+from resync.papers.paper.published import LinkName
+from resync.papers.plan import volume
+from resync.papers.plan.calibrate import Calibration, Timing, calibrate
+from resync.papers.plan.forecast import forecast, table
+from resync.papers.plan.network import LINKS, Link, Network
+from resync.papers.plan.rehearsed import Rates, shape_id
+from resync.papers.plan.stragglers import longest_delay
+from resync.papers.plan.wallclock import Machine, wall_clock
+from resync.runs.exchanges import exchanges
+from resync.runs.metrics.registry import METRICS
+from resync.runs.run import Run
 
 RESNET50, RESNET152, VIT, TRANSFORMER = 25_557_032, 60_192_808, 86_415_592, 209_911_808
 ETHERNET = Network(LINKS["ethernet_10g"])

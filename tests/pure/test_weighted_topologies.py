@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resync.formulas import equitopo, finite_time, mixing, topology, weighted_topology
+from resync.workers.formulas import equitopo, finite_time, mixing, topology, weighted_topology
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "base_graph.json").read_text())
 GRAPHS = ["base_graph", "simple_base_graph"]

@@ -9,10 +9,10 @@ import sites
 import synthetic
 from hypothesis import settings
 
-from resync.audit import Audit, audit
-from resync.paper import Suite, load_suite
-from resync.render.item import render
-from resync.run import Run
+from resync.papers.audit import Audit, audit
+from resync.papers.paper import Suite, load_suite
+from resync.papers.render.item import render
+from resync.runs.run import Run
 
 settings.register_profile("any machine", deadline=None)  # how long a test takes depends on who else runs
 settings.load_profile("any machine")

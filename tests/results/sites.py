@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from resync.audit import audit, write
-from resync.paper import Suite
-from resync.report import report
+from resync.papers.audit import audit, write
+from resync.papers.paper import Suite
+from resync.papers.report import report
 
 POINTS = """\
 panel,series,shows,x_axis,x,y_axis,y,low,high,interval,n,seed

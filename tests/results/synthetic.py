@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from resync.formulas.periods import rounds
-from resync.metrics.registry import BEST, EVALUATED, METRICS, required_columns
-from resync.paper import Suite
-from resync.plan import Cost, cost
-from resync.results.collect import collect
-from resync.results.summary import DIGESTS, NAME, digest, publish, text_of
-from resync.run import Run
+from resync.papers.paper import Suite
+from resync.papers.plan import Cost, cost
+from resync.runs.metrics.registry import BEST, EVALUATED, METRICS, required_columns
+from resync.runs.results.collect import collect
+from resync.runs.results.summary import DIGESTS, NAME, digest, publish, text_of
+from resync.runs.run import Run
+from resync.workers.formulas.periods import rounds
 
 PARAMETERS = 4810
 BEST_TOP1 = {"parallel": 97.2, "h4": 96.5, "qsr": 97.4, "sgp": 96.9}

@@ -11,24 +11,24 @@ import synthetic
 from PIL import Image
 
 from resync import read_results
-from resync.archive.build import ArchiveFolders, build, drawn_place
-from resync.archive.pack import pack
-from resync.archive.page_blocks import fill, outdated, status
-from resync.archive.page_quotes import wrong_quotes
-from resync.archive.redraw import redraw
-from resync.archive.reference import other_versions, place_of
-from resync.archive.rounding import difference
-from resync.archive.unpack import CHECKSUMS, RUNS, hours_of, opened, scales_of, unpack
-from resync.audit import audit
-from resync.audit.score import score
-from resync.cli import main
-from resync.paper import Suite
-from resync.results.errors import ResultsError
-from resync.results.runs import state_of
-from resync.results.status import progress
-from resync.results.summary import digest_of, publish
-from resync.run import Run
-from resync.text_tables import markdown_cells
+from resync.base.text_tables import markdown_cells
+from resync.papers.archive.build import ArchiveFolders, build, drawn_place
+from resync.papers.archive.pack import pack
+from resync.papers.archive.page_blocks import fill, outdated, status
+from resync.papers.archive.page_quotes import wrong_quotes
+from resync.papers.archive.redraw import redraw
+from resync.papers.archive.reference import other_versions, place_of
+from resync.papers.archive.rounding import difference
+from resync.papers.archive.unpack import CHECKSUMS, RUNS, hours_of, opened, scales_of, unpack
+from resync.papers.audit import audit
+from resync.papers.audit.score import score
+from resync.papers.paper import Suite
+from resync.runs.results.errors import ResultsError
+from resync.runs.results.runs import state_of
+from resync.runs.results.status import progress
+from resync.runs.results.summary import digest_of, publish
+from resync.runs.run import Run
+from resync.tools.cli import main
 
 CONFIGS = str(Path(__file__).parent / "configs")
 ROOT = Path(__file__).parents[2]
@@ -122,7 +122,7 @@ def test_runs_without_results_are_left_out_and_named(suite: Suite, results: Path
 
 
 def test_what_does_not_come_back_is_not_packed(suite: Suite, results: Path, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("resync.archive.pack.unpack", lambda archive, scale, folder: None)
+    monkeypatch.setattr("resync.papers.archive.pack.unpack", lambda archive, scale, folder: None)
     with pytest.raises(ResultsError):
         pack(suite, "smoke", [results], tmp_path)
 

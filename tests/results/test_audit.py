@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import synthetic
 
-from resync.audit import Audit, audit, gather, sentence, write
-from resync.audit.headline import headline
-from resync.audit.page import to_json
-from resync.paper import Suite
-from resync.paper.published import PublishedValue
-from resync.results import runs as runs_on_disk
-from resync.run import Run
+from resync.papers.audit import Audit, audit, gather, sentence, write
+from resync.papers.audit.headline import headline
+from resync.papers.audit.page import to_json
+from resync.papers.paper import Suite
+from resync.papers.paper.published import PublishedValue
+from resync.runs.results import runs as runs_on_disk
+from resync.runs.run import Run
 
 METRIC = "best_val_top1"
 

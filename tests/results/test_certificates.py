@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import synthetic
 
-from resync.archive.certificates import certify, read
-from resync.archive.pack import pack
-from resync.archive.reference import place_of, renew
-from resync.errors import UserError
-from resync.paper import Suite
-from resync.results.summary import NAME, digest
-from resync.run import Run
+from resync.base.errors import UserError
+from resync.papers.archive.certificates import certify, read
+from resync.papers.archive.pack import pack
+from resync.papers.archive.reference import place_of, renew
+from resync.papers.paper import Suite
+from resync.runs.results.summary import NAME, digest
+from resync.runs.run import Run
 
 COMMIT = "f" * 40
 

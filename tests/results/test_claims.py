@@ -11,25 +11,25 @@ import pytest
 import synthetic
 from pydantic import ValidationError
 
-from resync.archive.fixed import fixed
-from resync.audit import audit
-from resync.audit.claims import claim_row
-from resync.audit.effects import power
-from resync.audit.headline import headline
-from resync.audit.regime import _reached
-from resync.audit.rows import ClaimRow
-from resync.audit.surviving import surviving
-from resync.audit.values import known_beforehand
-from resync.cli import main
-from resync.metrics.registry import BEST, COMPARED, EVALUATED, EXACT
-from resync.paper import Suite
-from resync.paper.claim import TEST_RULE, Bound, Claim, Regime, fingerprint, least_seeds
-from resync.paper.paper import Paper, Tuned
-from resync.plan.dose import dose
-from resync.results.runs import RunResult, RunState, read_run
-from resync.results.runs import state_of as state_of_run
-from resync.run import Run
-from resync.run.run import SCALES
+from resync.papers.archive.fixed import fixed
+from resync.papers.audit import audit
+from resync.papers.audit.claims import claim_row
+from resync.papers.audit.effects import power
+from resync.papers.audit.headline import headline
+from resync.papers.audit.regime import _reached
+from resync.papers.audit.rows import ClaimRow
+from resync.papers.audit.surviving import surviving
+from resync.papers.audit.values import known_beforehand
+from resync.papers.paper import Suite
+from resync.papers.paper.claim import TEST_RULE, Bound, Claim, Regime, fingerprint, least_seeds
+from resync.papers.paper.paper import Paper, Tuned
+from resync.papers.plan.dose import dose
+from resync.runs.metrics.registry import BEST, COMPARED, EVALUATED, EXACT
+from resync.runs.results.runs import RunResult, RunState, read_run
+from resync.runs.results.runs import state_of as state_of_run
+from resync.runs.run import Run
+from resync.runs.run.run import SCALES
+from resync.tools.cli import main
 
 Top1 = dict[str, list[float]]
 FAR = {"qsr": [97.4, 97.5, 97.6], "h4": [96.6, 96.4, 96.5], "parallel": [97.2, 97.3, 97.1]}

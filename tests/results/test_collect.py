@@ -6,14 +6,14 @@ import pytest
 import synthetic
 from synthetic import collected, edit
 
-from resync.metrics.registry import columns, required_columns
-from resync.paper import Suite
-from resync.results.collect import collect
-from resync.results.errors import MissingRun, ResultsError
-from resync.results.runs import read_run, state_of
-from resync.results.summary import digest
-from resync.results.tables import read_table
-from resync.run import Run
+from resync.papers.paper import Suite
+from resync.runs.metrics.registry import columns, required_columns
+from resync.runs.results.collect import collect
+from resync.runs.results.errors import MissingRun, ResultsError
+from resync.runs.results.runs import read_run, state_of
+from resync.runs.results.summary import digest
+from resync.runs.results.tables import read_table
+from resync.runs.run import Run
 
 
 def test_reads_what_a_run_wrote(runs: list[Run], finished: Path):

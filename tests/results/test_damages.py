@@ -10,15 +10,15 @@ import pytest
 import synthetic
 from synthetic import collected, edit
 
-from resync.audit import audit, sentence, write
-from resync.cli import main
-from resync.paper import Suite
-from resync.render.item import load
-from resync.report import report
-from resync.results.runs import state_of
-from resync.results.status import progress, table
-from resync.results.summary import DIGESTS, NAME
-from resync.run import Run
+from resync.papers.audit import audit, sentence, write
+from resync.papers.paper import Suite
+from resync.papers.render.item import load
+from resync.papers.report import report
+from resync.runs.results.runs import state_of
+from resync.runs.results.status import progress, table
+from resync.runs.results.summary import DIGESTS, NAME
+from resync.runs.run import Run
+from resync.tools.cli import main
 
 Damage = Callable[[Path], object]
 CONFIGS = Path(__file__).parent / "configs"

@@ -6,14 +6,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from resync.audit import Audit, audit, papers
-from resync.audit.rows import LOGS, ValueRow
-from resync.audit.verdicts import AGREES, ARITHMETIC, BY_RUNS, FAILURES, TOO_FEW
-from resync.metrics.registry import COMPARED, EXACT, METRICS
-from resync.paper import Suite
-from resync.paper.published import PublishedValue, most_certain
-from resync.results.runs import RunResult, RunState
-from resync.run import Run
+from resync.papers.audit import Audit, audit, papers
+from resync.papers.audit.rows import LOGS, ValueRow
+from resync.papers.audit.verdicts import AGREES, ARITHMETIC, BY_RUNS, FAILURES, TOO_FEW
+from resync.papers.paper import Suite
+from resync.papers.paper.published import PublishedValue, most_certain
+from resync.runs.metrics.registry import COMPARED, EXACT, METRICS
+from resync.runs.results.runs import RunResult, RunState
+from resync.runs.run import Run
 
 # Numbers of ours for which no published value of one series exists, or only a bound or a rounded one.
 OURS = {

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from resync.audit.effects import paired, welch
-from resync.results.seed_values import SeedValues
+from resync.papers.audit.effects import paired, welch
+from resync.runs.results.seed_values import SeedValues
 
 seeds = st.lists(st.floats(70, 90), min_size=2, max_size=6, unique_by=lambda value: round(value, 3))
 margins = st.floats(-2, 2)

@@ -17,18 +17,18 @@ import synthetic
 from machine import program
 from matplotlib.figure import Figure
 
-from resync.paper import Suite
-from resync.render import accuracy_curves, period_and_accuracy, slow_sde
-from resync.render.columns import metric_table
-from resync.render.item import load, render
-from resync.render.lines import ignore_truncated_rounds
-from resync.render.points import Level, levels_note, points_csv
-from resync.render.style import COLUMN, SMALL, TEXT, WIDTHS, encode, look
-from resync.render.table import Table
-from resync.render.table_tex import escaped, tex
-from resync.render.text import balanced, drawn, width_of, wrapped
-from resync.report import curves
-from resync.results.runs import state_of
+from resync.papers.paper import Suite
+from resync.papers.render import accuracy_curves, period_and_accuracy, slow_sde
+from resync.papers.render.columns import metric_table
+from resync.papers.render.item import load, render
+from resync.papers.render.lines import ignore_truncated_rounds
+from resync.papers.render.points import Level, levels_note, points_csv
+from resync.papers.render.style import COLUMN, SMALL, TEXT, WIDTHS, encode, look
+from resync.papers.render.table import Table
+from resync.papers.render.table_tex import escaped, tex
+from resync.papers.render.text import balanced, drawn, width_of, wrapped
+from resync.papers.report import curves
+from resync.runs.results.runs import state_of
 
 ROOT = Path(__file__).parents[2]
 LATEX = r"""\documentclass[twocolumn]{article}
@@ -163,7 +163,7 @@ def tables(suite: Suite, results: Path) -> dict[str, tuple[Table, float]]:
         for item in (table.id for table in suite.papers[paper].tables):
             if suite.papers[paper].has_item(item, scale):
                 data = load(suite, paper, item, scale, results)
-                kind = __import__(f"resync.render.{data.item.kind}", fromlist=["prepare"])
+                kind = __import__(f"resync.papers.render.{data.item.kind}", fromlist=["prepare"])
                 found[f"{scale}-{paper}-{item}"] = kind.prepare(data), data.width
     return found
 

@@ -18,17 +18,17 @@ import pytest
 from runs import trained
 from synthetic import resealed
 
-from resync.archive import unpack as unpacking
-from resync.archive.pack import pack
-from resync.archive.unpack import CHECKSUMS, RUNS, unpack
-from resync.cli import main
-from resync.errors import UserError
-from resync.launch import hosts
-from resync.paper import Suite
-from resync.results.errors import ResultsError
-from resync.results.runs import state_of
-from resync.results.summary import DIGESTS, NAME, digest
-from resync.run import Run
+from resync.base.errors import UserError
+from resync.papers.archive import unpack as unpacking
+from resync.papers.archive.pack import pack
+from resync.papers.archive.unpack import CHECKSUMS, RUNS, unpack
+from resync.papers.paper import Suite
+from resync.runs.launch import hosts
+from resync.runs.results.errors import ResultsError
+from resync.runs.results.runs import state_of
+from resync.runs.results.summary import DIGESTS, NAME, digest
+from resync.runs.run import Run
+from resync.tools.cli import main
 
 RUN = "vit/qsr/seed0"
 CONFIGS = Path(__file__).parent / "configs"
@@ -268,7 +268,7 @@ def test_a_device_and_a_huge_file_are_no_summaries(results: Path, runs: list[Run
     assert state_of(runs[1], results).reason == f"{file}: not a regular file"
     file.unlink()
     file.write_bytes(b"[" * 2**17)
-    monkeypatch.setattr("resync.files.LARGEST", 2**16)
+    monkeypatch.setattr("resync.base.files.LARGEST", 2**16)
     assert state_of(runs[1], results).reason == f"{file}: has more than {2**16} bytes"
 
 

@@ -13,23 +13,23 @@ import pandas as pd
 import pytest
 from synthetic import put_log
 
-from resync.audit import audit, write
-from resync.cli import main
-from resync.importer import import_log
-from resync.importer import table as tables
-from resync.importer.log import LogError
-from resync.metrics.columns import LogColumn
-from resync.metrics.registry import EVALUATED, METRICS, columns
-from resync.paper import Suite, load_suite
-from resync.render import accuracy_curves, metrics_table, period_and_accuracy
-from resync.render.item import load
-from resync.render.table import Cell
-from resync.report import report
-from resync.results.errors import ResultsError
-from resync.results.runs import RunResult, read_run, state_of
-from resync.results.summary import text_of
-from resync.run import Run
-from resync.settings.errors import ConfigError
+from resync.base.settings.errors import ConfigError
+from resync.papers.audit import audit, write
+from resync.papers.importer import import_log
+from resync.papers.importer import table as tables
+from resync.papers.importer.log import LogError
+from resync.papers.paper import Suite, load_suite
+from resync.papers.render import accuracy_curves, metrics_table, period_and_accuracy
+from resync.papers.render.item import load
+from resync.papers.render.table import Cell
+from resync.papers.report import report
+from resync.runs.metrics.columns import LogColumn
+from resync.runs.metrics.registry import EVALUATED, METRICS, columns
+from resync.runs.results.errors import ResultsError
+from resync.runs.results.runs import RunResult, read_run, state_of
+from resync.runs.results.summary import text_of
+from resync.runs.run import Run
+from resync.tools.cli import main
 
 SGP = "toy/vit/sgp/seed0"
 QSR = "toy/vit/qsr/seed0"
@@ -585,7 +585,7 @@ def test_an_offline_run_that_was_resumed_is_one_run(imported: Import, tmp_path: 
         log = tmp_path / f"wandb/offline-run-{number}-x/run-x.wandb"
         log.parent.mkdir(parents=True)
         log.write_bytes(bytes([number]))
-    monkeypatch.setattr("resync.importer.wandb_runs.read_log", lambda log: jobs[log.read_bytes()[0]])
+    monkeypatch.setattr("resync.papers.importer.wandb_runs.read_log", lambda log: jobs[log.read_bytes()[0]])
     columns = "step: {column: s}\nval_top1: {column: acc}\ntrain_loss: {column: loss}\nstep_loss: {column: loss}\n"
     result = imported("wandb-offline", [tmp_path / "wandb"], columns=columns)
     assert result.metrics[["step", "val_top1", "train_loss"]].to_numpy().tolist() == [

@@ -10,10 +10,10 @@ import pytest
 import synthetic
 from scipy import stats
 
-from resync.audit.power import detectable, needed, power, powers
-from resync.audit.verdicts import MOST_SEEDS
-from resync.cli import main
-from resync.paper import load_suite
+from resync.papers.audit.power import detectable, needed, power, powers
+from resync.papers.audit.verdicts import MOST_SEEDS
+from resync.papers.paper import load_suite
+from resync.tools.cli import main
 
 CONFIGS = Path(__file__).parent / "configs"
 PILOTS = {"qsr": [97.0, 97.2, 97.4], "h4": [96.0, 96.6, 96.3], "parallel": [96.9, 97.0, 97.4]}

@@ -11,12 +11,12 @@ import pytest
 import yaml
 from scipy import stats
 
-from resync.audit import audit
-from resync.audit.headline import totals
-from resync.importer import import_runs
-from resync.importer.log import LogError
-from resync.paper.suite import load_suite
-from resync.settings.errors import ConfigError
+from resync.base.settings.errors import ConfigError
+from resync.papers.audit import audit
+from resync.papers.audit.headline import totals
+from resync.papers.importer import import_runs
+from resync.papers.importer.log import LogError
+from resync.papers.paper.suite import load_suite
 
 ROOT = Path(__file__).parents[2]
 BASE, NEW = [3.2781, 3.2790, 3.2769], [3.2776, 3.2771, 3.2779, 3.2770]

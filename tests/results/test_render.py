@@ -13,11 +13,11 @@ import pytest
 import synthetic
 from matplotlib.colors import to_rgb
 
-from resync.cli.ending import unmeasured
-from resync.paper import Suite
-from resync.paper.published import PublishedValue
-from resync.plan.modelled import modelled_time
-from resync.render import (
+from resync.base.settings.options import option_names, options_of
+from resync.papers.paper import Suite
+from resync.papers.paper.published import PublishedValue
+from resync.papers.plan.modelled import modelled_time
+from resync.papers.render import (
     accuracy_curves,
     cost_curves,
     metric_against_option,
@@ -26,17 +26,17 @@ from resync.render import (
     period_schedule,
     training_curves,
 )
-from resync.render.item import load, render
-from resync.render.lines import Panels, spread
-from resync.render.points import Level, points_csv
-from resync.render.style import COLUMN, TEXT, distinct, encode, look, style_of, style_of_algorithm
-from resync.render.table import Cell, Heading, Table
-from resync.render.table_tex import tex
-from resync.results.errors import ResultsError
-from resync.results.runs import read_run, state_of
-from resync.run import Run
-from resync.settings.options import option_names, options_of
-from resync.workflow import FIGURE_FILES, TABLE_FILES
+from resync.papers.render.item import load, render
+from resync.papers.render.lines import Panels, spread
+from resync.papers.render.points import Level, points_csv
+from resync.papers.render.style import COLUMN, TEXT, distinct, encode, look, style_of, style_of_algorithm
+from resync.papers.render.table import Cell, Heading, Table
+from resync.papers.render.table_tex import tex
+from resync.runs.results.errors import ResultsError
+from resync.runs.results.runs import read_run, state_of
+from resync.runs.run import Run
+from resync.tools.cli.ending import unmeasured
+from resync.tools.workflow import FIGURE_FILES, TABLE_FILES
 
 
 def drop(results: Path, *runs: Run) -> None:
@@ -443,12 +443,12 @@ def test_a_metric_against_an_option_is_a_line_in_its_order(sweep: tuple[Suite, P
 @pytest.mark.parametrize(
     ("modules", "absent"),
     [
-        ("resync.render.accuracy_curves", ("torch", "wandb", "matplotlib.pyplot", "scipy.stats")),
-        ("resync.report, resync.audit", ("torch", "wandb", "matplotlib.pyplot")),
-        ("resync.results.status", ("torch", "wandb", "matplotlib", "pandas")),
-        ("resync.results.state", ("torch", "pandas", "numpy", "pyarrow")),
-        ("resync.plan", ("torch", "numpy")),
-        ("resync.processes.warm_client", ("importlib.abc", "pathlib", "subprocess", "resync.run")),
+        ("resync.papers.render.accuracy_curves", ("torch", "wandb", "matplotlib.pyplot", "scipy.stats")),
+        ("resync.papers.report, resync.papers.audit", ("torch", "wandb", "matplotlib.pyplot")),
+        ("resync.runs.results.status", ("torch", "wandb", "matplotlib", "pandas")),
+        ("resync.runs.results.state", ("torch", "pandas", "numpy", "pyarrow")),
+        ("resync.papers.plan", ("torch", "numpy")),
+        ("resync.base.processes.warm_client", ("importlib.abc", "pathlib", "subprocess", "resync.runs.run")),
     ],
 )
 def test_what_shows_results_imports_no_more_than_it_needs(modules: str, absent: tuple[str, ...]):

@@ -10,10 +10,10 @@ import pytest
 import synthetic
 from sites import written
 
-from resync.audit import audit, write
-from resync.paper import Suite
-from resync.report import report
-from resync.report.coverage import coverage
+from resync.papers.audit import audit, write
+from resync.papers.paper import Suite
+from resync.papers.report import report
+from resync.papers.report.coverage import coverage
 
 RUN = "toy/vit/qsr/seed0"
 

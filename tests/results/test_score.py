@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import synthetic
 
-from resync.audit import Audit, audit
-from resync.audit.headline import totals
-from resync.audit.score import STATUSES, counted_in_words, score
-from resync.cli import main
-from resync.paper import Suite, load_suite
-from resync.settings.errors import ConfigError
+from resync.base.settings.errors import ConfigError
+from resync.papers.audit import Audit, audit
+from resync.papers.audit.headline import totals
+from resync.papers.audit.score import STATUSES, counted_in_words, score
+from resync.papers.paper import Suite, load_suite
+from resync.tools.cli import main
 
 CONFIGS = Path(__file__).parent / "configs"
 TOP1 = {"h4": [79.3, 79.32, 79.34], "qsr": [78.0, 78.01, 78.02], "parallel": [79.9]}

@@ -5,17 +5,17 @@ import math
 import pytest
 import yaml
 
-from resync.audit import audit, curves, verdicts
-from resync.audit.verdicts import Target
-from resync.paper import records
-from resync.paper.claim import CurveTest
-from resync.paper.references import Known
-from resync.results.runs import read_run, state_of
-from resync.run import Run
-from resync.settings.errors import ConfigError
-from resync.settings.problems import Collector
-from resync.train import search as searching
-from resync.train.run import train
+from resync.base.settings.errors import ConfigError
+from resync.base.settings.problems import Collector
+from resync.papers.audit import audit, curves, verdicts
+from resync.papers.audit.verdicts import Target
+from resync.papers.paper import records
+from resync.papers.paper.claim import CurveTest
+from resync.papers.paper.references import Known
+from resync.runs.results.runs import read_run, state_of
+from resync.runs.run import Run
+from resync.runs.train import search as searching
+from resync.runs.train.run import train
 
 SMALL = {
     "paper": "test",

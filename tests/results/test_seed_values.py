@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resync.results.seed_values import (
+from resync.runs.results.seed_values import (
     SeedValues,
     as_published,
     decimals_for,

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import synthetic
 
-from resync.audit import audit
-from resync.paper import Suite
-from resync.processes.lock import locked
-from resync.results import state
-from resync.results.runs import state_of
-from resync.results.status import newest_scale, progress, table
-from resync.run import Run
+from resync.base.processes.lock import locked
+from resync.papers.audit import audit
+from resync.papers.paper import Suite
+from resync.runs.results import state
+from resync.runs.results.runs import state_of
+from resync.runs.results.status import newest_scale, progress, table
+from resync.runs.run import Run
 
 STEPS = "step,epoch,step_data_seconds,step_compute_seconds,step_communication_seconds\n"
 

@@ -6,8 +6,18 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from resync.audit.verdicts import ARITHMETIC, FAILURES, REASONS, VERDICTS, Target, Verdict, compare, half_width, planned
-from resync.results.seed_values import SeedValues
+from resync.papers.audit.verdicts import (
+    ARITHMETIC,
+    FAILURES,
+    REASONS,
+    VERDICTS,
+    Target,
+    Verdict,
+    compare,
+    half_width,
+    planned,
+)
+from resync.runs.results.seed_values import SeedValues
 
 EXACT = Target(80.0, better=1, declared=0.3)
 SPREAD = Target(80.0, std=0.05, n=3, better=1, default=0.3)

@@ -8,15 +8,15 @@ from statistics import mean, stdev
 
 import pytest
 
-from resync.metrics.registry import METRICS
-from resync.paper import Suite
-from resync.paper.published import PublishedValue
-from resync.plan.network import LINKS
-from resync.render import time_per_iteration, wall_clock
-from resync.render.item import ItemData, load, render
-from resync.render.table import Table
-from resync.results.runs import RunResult, state_of
-from resync.workflow import TABLE_FILES
+from resync.papers.paper import Suite
+from resync.papers.paper.published import PublishedValue
+from resync.papers.plan.network import LINKS
+from resync.papers.render import time_per_iteration, wall_clock
+from resync.papers.render.item import ItemData, load, render
+from resync.papers.render.table import Table
+from resync.runs.metrics.registry import METRICS
+from resync.runs.results.runs import RunResult, state_of
+from resync.tools.workflow import TABLE_FILES
 
 
 def made_up(series: str, value: float, status: str = "verified", metric: str = "training_hours") -> PublishedValue:

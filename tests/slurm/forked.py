@@ -20,15 +20,15 @@ from pathlib import Path
 
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
-from resync import cli
-from resync.processes import warm, warm_client
-from resync.processes.signals import PARENT
+from resync.base.processes import warm, warm_client
+from resync.base.processes.signals import PARENT
+from resync.tools import cli
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 PROGRAMS = {"snakemake": "snakemake.cli", "deepspeed": "deepspeed.launcher.launch"}
 CLIENT = """\
 import sys
-from resync.processes import warm_client
+from resync.base.processes import warm_client
 
 warm_client.STOP, warm_client.limited = {signals}, lambda: False
 sys.exit(warm_client.delegate([*{program}, *sys.argv[1:]]))
@@ -85,7 +85,7 @@ def _serve(listener: socket.socket, environment: dict[str, str], receiver: Conne
     warm.obey = obey
     # Snakemake would look less and less often whether a job has ended, up to every three minutes.
     RemoteExecutor.next_seconds_between_status_checks = property(_polled, lambda executor, seconds: None)
-    warm.serve(_run, "resync.train", "snakemake.cli")
+    warm.serve(_run, "resync.runs.train", "snakemake.cli")
 
 
 def _polled(executor: RemoteExecutor) -> int:

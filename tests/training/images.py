@@ -13,8 +13,8 @@ import yaml
 from PIL import Image
 from torchvision.datasets import CIFAR10
 
-from resync.data_sets.declaration import DataSet, data_set
-from resync.prepare.prepared_file import Images
+from resync.tasks.data_sets.declaration import DataSet, data_set
+from resync.tasks.prepare.prepared_file import Images
 
 CLASSES = "ant", "bee", "cat"
 PER_CLASS = {"train": [1, 2, 3], "test": [1, 1, 1]}

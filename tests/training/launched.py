@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 from processes import TIMEOUT
 
-from resync import cli
+from resync.tools import cli
 
 OVER_MACHINES: dict[str, Any] = {
     "processes": 2,
@@ -34,7 +34,7 @@ CLOCKS = ("training_seconds", "communication_seconds", "evaluation_seconds")
 def forked(function: Callable[..., object], *arguments: object, log: Path) -> Iterator[psutil.Process]:
     """A process that calls `function` and exits with what it returns; nothing of it outlives the block."""
     import_module("torch._dynamo")  # once, not in every child
-    import_module("resync.launch.fork")
+    import_module("resync.runs.launch.fork")
     child = multiprocessing.get_context("fork").Process(target=_logged, args=(log, function, *arguments))
     child.start()
     process = psutil.Process(child.pid)

@@ -9,9 +9,9 @@ from images import declare
 from PIL import Image
 from runs import CNN_WITH_BATCH_NORM
 
-from resync.data.sampling import Sampler
-from resync.data.streamed import Streamed
-from resync.data_sets.declaration import DataSet
+from resync.tasks.data.sampling import Sampler
+from resync.tasks.data.streamed import Streamed
+from resync.tasks.data_sets.declaration import DataSet
 
 PER_CLASS = {"train": 8, "val": 2}
 COUNTS = {"train_samples": 24, "val_samples": 6, "train_per_class": 8, "val_per_class": 2}

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from resync.engine.clocks import Clocks
-from resync.engine.engine import Engine
-from resync.engine.transport import Transport
-from resync.engine.workers import Workers
-from resync.settings.options import options_of
-from resync.sync import build
-from resync.sync.algorithm import Algorithm, Training
+from resync.base.settings.options import options_of
+from resync.workers.engine.clocks import Clocks
+from resync.workers.engine.engine import Engine
+from resync.workers.engine.transport import Transport
+from resync.workers.engine.workers import Workers
+from resync.workers.sync import build
+from resync.workers.sync.algorithm import Algorithm, Training
 
 NUMBERED = ["symmetric_exponential", "bipartite_exponential", "linear", "bipartite_linear", "ring", "exponential"]
 """The graphs of the original code of SGP by their numbers there, as its traces name them."""

@@ -11,14 +11,14 @@ import torch
 import yaml
 from processes import run_processes
 
-from resync.run import Run
-from resync.settings.base import PACKAGE
-from resync.settings.options import option_names, options_of
-from resync.sync.options.rounds import RoundsOptions
-from resync.train.build import build
-from resync.train.loop import batches, train_step, train_to_end
-from resync.train.saving import resume, save
-from resync.train.session import Session
+from resync.base.settings.base import PACKAGE
+from resync.base.settings.options import option_names, options_of
+from resync.runs.run import Run
+from resync.runs.train.build import build
+from resync.runs.train.loop import batches, train_step, train_to_end
+from resync.runs.train.saving import resume, save
+from resync.runs.train.session import Session
+from resync.workers.sync.options.rounds import RoundsOptions
 
 BASE: dict[str, Any] = {
     "paper": "test",

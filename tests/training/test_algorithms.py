@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from processes import run_processes
 from quadratic import NUMBERED, Problem
 
-from resync.formulas import mixing, topology
-from resync.formulas.clock import VirtualClock
-from resync.formulas.periods import Constant
-from resync.streams import stream
-from resync.sync.algorithm import Due
+from resync.base.streams import stream
+from resync.workers.formulas import mixing, topology
+from resync.workers.formulas.clock import VirtualClock
+from resync.workers.formulas.periods import Constant
+from resync.workers.sync.algorithm import Due
 
 TRACES = json.loads((Path(__file__).parents[1] / "data/sgp_traces_n4.json").read_text())["training_2023"]
 CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])

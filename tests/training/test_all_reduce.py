@@ -5,9 +5,9 @@ import pytest
 import torch
 from processes import run_processes
 
-from resync.engine.all_reduce import ALL_REDUCES
-from resync.engine.clocks import Clocks
-from resync.engine.transport import Transport
+from resync.workers.engine.all_reduce import ALL_REDUCES
+from resync.workers.engine.clocks import Clocks
+from resync.workers.engine.transport import Transport
 
 LENGTHS = (1, 2, 1001)
 

@@ -16,15 +16,15 @@ import torch
 from launched import code_of, forked
 from quadratic import Problem
 
-from resync.data.gaussian_clusters import draw, notebook_orders
-from resync.formulas.clock import VirtualClock
-from resync.plan import virtual_time
-from resync.plan.virtual_time import stretches, virtual_seconds
-from resync.run import Run
-from resync.sync.algorithm import Algorithm
-from resync.sync.options.asynchronous import AsyncLocalSGD
-from resync.train.build import build
-from resync.train.loop import batches, train_step
+from resync.papers.plan import virtual_time
+from resync.runs.exchanges.virtual_time import stretches, virtual_seconds
+from resync.runs.run import Run
+from resync.runs.train.build import build
+from resync.runs.train.loop import batches, train_step
+from resync.tasks.data.gaussian_clusters import draw, notebook_orders
+from resync.workers.formulas.clock import VirtualClock
+from resync.workers.sync.algorithm import Algorithm
+from resync.workers.sync.options.asynchronous import AsyncLocalSGD
 
 CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])
 START = np.array([1.0, -1.0])

@@ -21,13 +21,13 @@ from torch.nn import functional as F
 
 import resync
 from resync import library
-from resync.formulas.periods import PowerRule, rounds
-from resync.formulas.schedules import CosineSchedule, Schedule
-from resync.settings.options import TrainingShape
-from resync.sync import adpsgd_threads
-from resync.sync.fields import moments
-from resync.sync.options.base import SyncOptions
-from resync.torch_private import takes_loss_scale
+from resync.base.settings.options import TrainingShape
+from resync.base.torch_private import takes_loss_scale
+from resync.workers.formulas.periods import PowerRule, rounds
+from resync.workers.formulas.schedules import CosineSchedule, Schedule
+from resync.workers.sync import adpsgd_threads
+from resync.workers.sync.fields import moments
+from resync.workers.sync.options.base import SyncOptions
 
 CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])
 START = [1.0, -1.0]

@@ -14,11 +14,11 @@ from torch.distributed.algorithms.model_averaging.averagers import PeriodicModel
 from torch.distributed.optim import PostLocalSGDOptimizer
 
 import resync
-from resync.engine.clocks import Clocks
-from resync.engine.transport import Transport
-from resync.processes.meeting import StoreAllGather
-from resync.sync import options
-from resync.sync.options.base import SyncOptions
+from resync.base.processes.meeting import StoreAllGather
+from resync.workers.engine.clocks import Clocks
+from resync.workers.engine.transport import Transport
+from resync.workers.sync import options
+from resync.workers.sync.options.base import SyncOptions
 
 METHODS: dict[str, SyncOptions] = {
     "AllReduce": resync.AllReduce(),

@@ -11,7 +11,7 @@ from quadratic import Point, Problem
 from runs import BASE, VARIANTS
 
 import resync
-from resync.sync.options.base import SyncOptions
+from resync.workers.sync.options.base import SyncOptions
 
 CENTRES = torch.tensor([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]], dtype=torch.float64)
 START, STEPS, INTERRUPTED = [1.0, -1.0], 8, 3

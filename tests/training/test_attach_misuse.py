@@ -22,7 +22,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 import resync
-from resync.sync.options.base import SyncOptions
+from resync.workers.sync.options.base import SyncOptions
 
 Loop = tuple[nn.Module, torch.optim.Optimizer, resync.Synchronised]
 Change = Callable[[nn.Module, torch.optim.Optimizer], object]

@@ -8,11 +8,11 @@ import torch
 from runs import CNN_WITH_BATCH_NORM, assert_runs_agree, make_session, trained_until
 from torch.nn import functional as F
 
-from resync import data
-from resync.data.memory import InMemory
-from resync.data.pixels import Pixels
-from resync.data.sampling import Sampler
-from resync.train.saving import resume
+from resync.runs.train.saving import resume
+from resync.tasks import data
+from resync.tasks.data.memory import InMemory
+from resync.tasks.data.pixels import Pixels
+from resync.tasks.data.sampling import Sampler
 
 MEAN, STD = (0.5, 0.25), (0.2, 0.1)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from resync.data_sets.declaration import data_set, prepared_names
-from resync.prepare.availability import availability, missing
+from resync.tasks.data_sets.declaration import data_set, prepared_names
+from resync.tasks.prepare.availability import availability, missing
 
 
 @pytest.fixture

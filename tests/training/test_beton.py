@@ -13,12 +13,12 @@ from machine import until
 from photos import batches, declared, equal, linked, write_photos
 from PIL import Image
 
-from resync import prepare
-from resync.data import streamed
-from resync.data.streamed import Streamed
-from resync.data_sets.declaration import DataSet
-from resync.prepare import beton
-from resync.prepare.listing import ImageFiles
+from resync.tasks import prepare
+from resync.tasks.data import streamed
+from resync.tasks.data.streamed import Streamed
+from resync.tasks.data_sets.declaration import DataSet
+from resync.tasks.prepare import beton
+from resync.tasks.prepare.listing import ImageFiles
 
 pytest.importorskip("ffcv", reason="FFCV is not installed (docs/data.md)")
 RAW = {"jpeg_share": 0.0}

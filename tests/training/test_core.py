@@ -48,7 +48,7 @@ def test_the_library_needs_the_core_packages_only():
 
 
 def test_a_verb_without_its_packages_says_what_to_install(tmp_path: Path):
-    block = f"import sys; sys.modules.update(dict.fromkeys({blocked()!r})); from resync.cli import main; "
+    block = f"import sys; sys.modules.update(dict.fromkeys({blocked()!r})); from resync.tools.cli import main; "
     end = f"sys.exit(main(['audit', '--results', {str(tmp_path)!r}]))"
     done = subprocess.run([sys.executable, "-c", block + end], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2

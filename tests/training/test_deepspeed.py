@@ -12,8 +12,8 @@ from launched import code_of, forked
 from processes import run_processes
 from runs import adamw, make_run, trained, trained_until
 
-from resync.cli import main
-from resync.launch import fork
+from resync.runs.launch import fork
+from resync.tools.cli import main
 
 pytest.importorskip("deepspeed", reason="DeepSpeed is not installed: pip install deepspeed")
 

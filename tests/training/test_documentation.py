@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from resync.sync import options
+from resync.workers.sync import options
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/library.md").read_text()

@@ -6,8 +6,8 @@ import pytest
 from processes import run_processes
 from runs import VARIANTS, make_session
 
-from resync.engine.choose import choose_engine
-from resync.train.loop import batches, train_step
+from resync.runs.train.loop import batches, train_step
+from resync.workers.engine.choose import choose_engine
 
 
 @pytest.mark.parametrize(

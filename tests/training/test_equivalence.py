@@ -14,7 +14,7 @@ from torch.distributed.algorithms.model_averaging.averagers import PeriodicModel
 from torch.distributed.optim import PostLocalSGDOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
-from resync.train.loop import train_to_end
+from resync.runs.train.loop import train_to_end
 
 TOLERANCE = {"rtol": 0, "atol": 1e-6}
 ONE_ROUND = {"epochs": 1, "steps_per_epoch": 4}
@@ -189,7 +189,7 @@ def test_sgp_is_the_papers_recursion(tmp_path: Path):
 
 
 def _steps(session, number: int) -> None:
-    from resync.train.loop import train_step
+    from resync.runs.train.loop import train_step
 
     batches = session.data.batches(session.sampler, 0, 0, session.transport.local)
     for _, (inputs, targets) in zip(range(number), batches, strict=False):

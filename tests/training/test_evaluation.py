@@ -12,16 +12,16 @@ from runs import CNN_WITH_BATCH_NORM, LANGUAGE_MODEL, TRANSLATION, make_run, mak
 from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector
 
-from resync.engine import clocks
-from resync.metrics.registry import columns, required_columns, unmeasured
-from resync.run.evaluated import evaluation_steps
-from resync.settings.errors import ConfigError
-from resync.train.evaluate import consensus
-from resync.train.label_noise import LabelNoise
-from resync.train.loop import batches, evaluate, train_step
-from resync.train.mixup import Mixup
-from resync.train.objective import Classification
-from resync.train.session import Session
+from resync.base.settings.errors import ConfigError
+from resync.runs.metrics.registry import columns, required_columns, unmeasured
+from resync.runs.run.evaluated import evaluation_steps
+from resync.runs.train.evaluate import consensus
+from resync.runs.train.label_noise import LabelNoise
+from resync.runs.train.loop import batches, evaluate, train_step
+from resync.runs.train.mixup import Mixup
+from resync.runs.train.objective import Classification
+from resync.runs.train.session import Session
+from resync.workers.engine import clocks
 
 OWN = {"also": "workers"}
 PUSH_SUM = {"name": "sgp", "topology": "random", "peers": 2}

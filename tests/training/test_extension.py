@@ -12,13 +12,13 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/extend.md").read_text()
 FILES = dict(re.findall(r"^`((?:src|paper_configs)/[\w./]+)`\n\n```\w+\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL))
 [LINE] = re.findall(r"^sync = .*$", PAGE, re.MULTILINE)
-VERB = "import sys; from resync.cli import main; sys.exit(main"
+VERB = "import sys; from resync.tools.cli import main; sys.exit(main"
 COMMANDS = f"""
 import sys
 from pathlib import Path
 
-from resync.cli import main
-from resync.paper import load_suite
+from resync.tools.cli import main
+from resync.papers.paper import load_suite
 
 assert main(["list"]) == 0
 assert main(["plan", "--paper", "demo", "--write", "plan"]) == 0
@@ -31,7 +31,7 @@ assert main(["render", "--paper", "demo", "--item", "fig1"]) == 0
 
 import torch
 import resync
-from resync.sync.options.pull import Pull
+from resync.workers.sync.options.pull import Pull
 
 model = torch.nn.Linear(2, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

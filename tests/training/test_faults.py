@@ -21,20 +21,20 @@ from launched import assert_ends_like, checkpoints, code_of, finish, forked, lau
 from machine import program, until
 from runs import make_run
 
-from resync.archive.environment import environment
-from resync.cli import main
-from resync.errors import UserError
-from resync.files import write_text
-from resync.launch import attempts, slurm
-from resync.launch.request import Place, Request
-from resync.processes import lock, warm_client
-from resync.results import state, wandb_log
-from resync.results.runs import read_run
-from resync.results.summary import commits, text_of
-from resync.run import Run
-from resync.train import provenance, train
-from resync.train.interrupt import Interruption
-from resync.train.watchdog import Watchdog, roll_call_store
+from resync.base.errors import UserError
+from resync.base.files import write_text
+from resync.base.processes import lock, warm_client
+from resync.papers.archive.environment import environment
+from resync.runs.launch import attempts, slurm
+from resync.runs.launch.request import Place, Request
+from resync.runs.results import state, wandb_log
+from resync.runs.results.runs import read_run
+from resync.runs.results.summary import commits, text_of
+from resync.runs.run import Run
+from resync.runs.train import provenance, train
+from resync.runs.train.interrupt import Interruption
+from resync.runs.train.watchdog import Watchdog, roll_call_store
+from resync.tools.cli import main
 
 CHANGES: dict[str, Any] = {
     "processes": 2,
@@ -116,7 +116,9 @@ def test_ctrl_c_ends_a_run_of_one_process_in_a_checkpoint(tmp_path):
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_second_ctrl_c_ends_at_once(processes, tmp_path, monkeypatch):
     make_run(tmp_path, **CHANGES | {"processes": processes, "epochs": 1000})
-    monkeypatch.setattr("resync.train.run.processes_meet", lambda session: False)  # it never comes to an end by itself
+    monkeypatch.setattr(
+        "resync.runs.train.run.processes_meet", lambda session: False
+    )  # it never comes to an end by itself
     with launched(tmp_path) as process:
         until(lambda: checkpoints(tmp_path), process)
         os.killpg(process.pid, signal.SIGINT)
@@ -135,7 +137,7 @@ def test_a_run_that_cannot_save_when_it_is_asked_to_stop_has_failed(number, fold
     def full(session: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("resync.train.run.save", full)
+    monkeypatch.setattr("resync.runs.train.run.save", full)
     with launched(folder, "--max-restarts", "1") as process:
         until(lambda: checkpoints(folder), process)
         process.send_signal(number)
@@ -281,7 +283,8 @@ def test_results_that_are_deleted_while_they_are_written_are_written_again(folde
     """As Snakemake does with those of a fork whose client was killed: in the last attempt the run stayed damaged."""
     with monkeypatch.context() as patch:
         patch.setattr(
-            "resync.results.summary.text_of", lambda *given: ((folder / "metrics.csv").unlink(), text_of(*given))[1]
+            "resync.runs.results.summary.text_of",
+            lambda *given: ((folder / "metrics.csv").unlink(), text_of(*given))[1],
         )
         assert finish(folder) == 1
     assert not (folder / "summary.json").exists()
@@ -578,8 +581,8 @@ def test_a_rank_that_does_not_end_when_it_is_told_to_is_killed(folder, monkeypat
         until((folder / "deaf").exists)
         raise UserError("it does not fit")
 
-    monkeypatch.setattr("resync.train.run.resume", failed)
-    monkeypatch.setattr("resync.launch.fork._GRACE_SECONDS", 0.5)
+    monkeypatch.setattr("resync.runs.train.run.resume", failed)
+    monkeypatch.setattr("resync.runs.launch.fork._GRACE_SECONDS", 0.5)
     assert finish(folder) == 2
     log = (folder / "launch.log").read_text()
     assert "resync: rank 0 is killed: it has not ended within 0.5 s" in log
@@ -638,8 +641,8 @@ def test_a_rank_that_waits_for_one_that_was_told_to_stop_before_is_ended(folder,
         (tmp_path / "waits").touch()
         signal.pause()
 
-    monkeypatch.setattr("resync.train.run.resume", started)
-    monkeypatch.setattr("resync.launch.fork._GRACE_SECONDS", 0.5)
+    monkeypatch.setattr("resync.runs.train.run.resume", started)
+    monkeypatch.setattr("resync.runs.launch.fork._GRACE_SECONDS", 0.5)
     assert finish(folder) == os.EX_TEMPFAIL
     assert "resync: rank 0 is killed: it has not ended within 0.5 s" in (folder / "launch.log").read_text()
 

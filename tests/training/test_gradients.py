@@ -9,16 +9,16 @@ import torch
 from runs import make_session, trained
 from torch import nn
 
-from resync import optim
-from resync.engine.engine import Engine
-from resync.engine.loss_scale import LossScales
-from resync.engine.workers import Workers
-from resync.run.training import LossScale
-from resync.settings.options import options_of
-from resync.train.label_noise import LabelNoise
-from resync.train.loop import train_step, train_to_end
-from resync.train.losses import Diverged
-from resync.train.objective import Classification
+from resync.base.settings.options import options_of
+from resync.runs.train.label_noise import LabelNoise
+from resync.runs.train.loop import train_step, train_to_end
+from resync.runs.train.losses import Diverged
+from resync.runs.train.objective import Classification
+from resync.workers import optim
+from resync.workers.engine.engine import Engine
+from resync.workers.engine.loss_scale import LossScales
+from resync.workers.engine.settings import LossScale
+from resync.workers.engine.workers import Workers
 
 ONE_STEP = {"epochs": 1, "steps_per_epoch": 1, "schedule": {"name": "constant", "lr": 0.1}}
 LOCAL = {"sync": {"name": "local", "period": {"rule": "constant", "h": 4}}}

@@ -4,11 +4,11 @@ import torch
 from processes import run_processes
 from torch import nn
 
-from resync.engine.clocks import Clocks
-from resync.engine.ddp import Ddp
-from resync.engine.gradients import Gradients
-from resync.engine.transport import Transport
-from resync.engine.workers import Workers
+from resync.workers.engine.clocks import Clocks
+from resync.workers.engine.ddp import Ddp
+from resync.workers.engine.gradients import Gradients
+from resync.workers.engine.transport import Transport
+from resync.workers.engine.workers import Workers
 
 
 class Net(nn.ModuleDict):

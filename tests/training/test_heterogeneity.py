@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from runs import assert_runs_agree
 
-from resync.data.heterogeneity import dirichlet_shares
-from resync.data.sampling import Sampler
+from resync.tasks.data.heterogeneity import dirichlet_shares
+from resync.tasks.data.sampling import Sampler
 
 LABELS = np.arange(6000) % 10
 

@@ -12,8 +12,8 @@ from launched import OVER_MACHINES, assert_ends_like, checkpoints, code_of, fini
 from machine import until
 from runs import make_run
 
-from resync import cli
-from resync.results import state
+from resync.runs.results import state
+from resync.tools import cli
 
 
 @pytest.fixture

@@ -16,20 +16,20 @@ from runs import LANGUAGE_MODEL, make_run, make_session
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from resync import data, models, prepare
-from resync.data.characters import Characters
-from resync.data.sampling import Sampler
-from resync.data.sonnets import FILE
-from resync.data_sets.declaration import data_set
-from resync.models.gpt import GPTModel
-from resync.paper.suite import load_suite
-from resync.prepare.folders import prepared_file
-from resync.run import Run
-from resync.settings.options import options_of
-from resync.train.evaluate import score
-from resync.train.language_model import LanguageModel, sample
-from resync.train.loop import batches, train_step
-from resync.train.run import train
+from resync.base.settings.options import options_of
+from resync.papers.paper.suite import load_suite
+from resync.runs.run import Run
+from resync.runs.train.evaluate import score
+from resync.runs.train.language_model import LanguageModel, sample
+from resync.runs.train.loop import batches, train_step
+from resync.runs.train.run import train
+from resync.tasks import data, models, prepare
+from resync.tasks.data.characters import Characters
+from resync.tasks.data.sampling import Sampler
+from resync.tasks.data.sonnets import FILE
+from resync.tasks.data_sets.declaration import data_set
+from resync.tasks.models.gpt import GPTModel
+from resync.tasks.prepare.folders import prepared_file
 
 ROOT = Path(__file__).parents[2]
 VERSES = FILE.read_text(encoding="utf-8")
@@ -268,7 +268,7 @@ def test_a_text_is_prepared_once_and_read_back(tmp_path: Path, monkeypatch, comp
     assert record == prepare.prepare(of, root) == json.loads(prepared_file(of, root).with_suffix(".json").read_text())
     assert all(each.holds for each in prepare.check(of, root))
     monkeypatch.setenv("RESYNC_DATA", str(root))
-    from resync.data.characters import read
+    from resync.tasks.data.characters import read
 
     read_back = read(of, 8)
     assert decoded(read_back, read_back.train) == content[:900]

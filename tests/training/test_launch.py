@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from runs import make_run
 
-from resync import train
-from resync.cli import main
-from resync.errors import UserError
-from resync.results import state
-from resync.results.summary import commits
-from resync.run import Run
+from resync.base.errors import UserError
+from resync.runs import train
+from resync.runs.results import state
+from resync.runs.results.summary import commits
+from resync.runs.run import Run
+from resync.tools.cli import main
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_a_programming_error_in_a_training_is_recorded_with_file_and_line(tmp_pa
     make_run(tmp_path)
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setattr("resync.train.loop.train_step", lambda *_, **__: int("x"))
+    monkeypatch.setattr("resync.runs.train.loop.train_step", lambda *_, **__: int("x"))
     assert main(["launch", "--config", f"{tmp_path}/config.yaml", "--out", str(tmp_path)]) == 1
     assert "Traceback" in capfd.readouterr().err
     failed = state.recorded(tmp_path)
@@ -100,7 +100,7 @@ def test_a_finished_run_publishes_its_last_checkpoint_again_unless_asked_to_trai
         if asked:
             state.ask_anew(tmp_path)
         (tmp_path / "summary.json").unlink(missing_ok=True)  # as Snakemake does
-        monkeypatch.setattr("resync.train.provenance.GIT", {"commit": commit, "dirty": False})
+        monkeypatch.setattr("resync.runs.train.provenance.GIT", {"commit": commit, "dirty": False})
         assert main(command) == 0
         summary = json.loads((tmp_path / "summary.json").read_text())
         assert commits(summary) == [summary["git"]]

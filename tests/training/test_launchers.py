@@ -13,11 +13,11 @@ from machine import until
 from runs import make_run
 from torch.distributed.elastic.rendezvous.api import RendezvousConnectionError
 
-from resync.cli import main
-from resync.launch import torchrun
-from resync.launch.request import Place, Request
-from resync.launch.stopping import ASKED
-from resync.results import state
+from resync.runs.launch import torchrun
+from resync.runs.launch.request import Place, Request
+from resync.runs.launch.stopping import ASKED
+from resync.runs.results import state
+from resync.tools.cli import main
 
 TORCHRUN = ("--launcher", "torchrun")
 

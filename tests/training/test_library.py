@@ -12,8 +12,8 @@ import torch
 from mypy import api
 
 import resync
-from resync.sync import options
-from resync.sync.options.base import SyncOptions
+from resync.workers.sync import options
+from resync.workers.sync.options.base import SyncOptions
 
 ROOT = Path(__file__).parents[2]
 SNIPPET = """\
@@ -60,7 +60,7 @@ def test_a_type_checker_knows_every_option(tmp_path: Path, monkeypatch: pytest.M
     assert wrong == {number for number, line in enumerate(SNIPPET.splitlines(), 1) if line.endswith("# wrong")}, out
     said = " ".join(text for _, kind, text in found if kind == "note")
     assert "resync.library.Synchronised" in said
-    assert "resync.sync.options.rounds.LocalSGD" in said
+    assert "resync.workers.sync.options.rounds.LocalSGD" in said
 
 
 def test_the_library_has_every_algorithm_of_the_families_and_each_has_its_configuration():

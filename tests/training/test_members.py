@@ -15,11 +15,11 @@ from runs import CNN_WITH_BATCH_NORM, VARIANTS, make_run, make_session, outcome,
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from resync import models
-from resync.engine.members import Members
-from resync.streams import stream_seed
-from resync.train.loop import train_to_end
-from resync.train.session import Session
+from resync.base.streams import stream_seed
+from resync.runs.train.loop import train_to_end
+from resync.runs.train.session import Session
+from resync.tasks import models
+from resync.workers.engine.members import Members
 
 # Two workers of four GPUs: four processes host half of the members of a worker each, two one worker each.
 LAYOUT = {"workers": 2, "gpus_per_worker": 4}

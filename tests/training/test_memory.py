@@ -5,7 +5,7 @@ import resource
 import torch
 from processes import run_processes
 
-from resync.processes.memory import keep_freed_memory
+from resync.base.processes.memory import keep_freed_memory
 
 
 def _faults(rank: int, world_size: int) -> list[int]:

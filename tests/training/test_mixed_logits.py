@@ -5,9 +5,9 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from resync import models
-from resync.data import mixed_logits
-from resync.settings.options import options_of
+from resync.base.settings.options import options_of
+from resync.tasks import models
+from resync.tasks.data import mixed_logits
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,11 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from resync import models
-from resync.engine.engine import Engine
-from resync.engine.workers import Workers
-from resync.models.cifar_resnet import Block
-from resync.settings.options import options_of
+from resync.base.settings.options import options_of
+from resync.tasks import models
+from resync.tasks.models.cifar_resnet import Block
+from resync.workers.engine.engine import Engine
+from resync.workers.engine.workers import Workers
 
 DIGITS, MNIST, CIFAR, IMAGENET = (1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 224, 224)
 GROUP_SILU = {"norm": "group", "activation": "silu"}

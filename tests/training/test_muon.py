@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 import resync
-from resync import optim
-from resync.engine.workers import Workers
-from resync.models import build as build_model
-from resync.optim.muon import of_model
-from resync.optim.options import Muon
-from resync.settings.options import options_of
+from resync.base.settings.options import options_of
+from resync.tasks.models import build as build_model
+from resync.workers import optim
+from resync.workers.engine.workers import Workers
+from resync.workers.optim.muon import of_model
+from resync.workers.optim.options import Muon
 
 LR, DECAY = 0.02, 0.1
 

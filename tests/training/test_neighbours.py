@@ -5,16 +5,16 @@ import pytest
 import torch
 from quadratic import Problem
 
-from resync.data.quadratics import drawn
-from resync.engine.clocks import Clocks
-from resync.engine.transport import Transport
-from resync.engine.workers import Workers
-from resync.errors import UserError
-from resync.formulas import mixing
-from resync.formulas.rate_search import Fastest, Settled, measured_steps
-from resync.models.point import PointModel
-from resync.sync.options import D2, DPSGD, SGP, AllReduce, GradientTracking, RelaySum
-from resync.train.search import Trials
+from resync.base.errors import UserError
+from resync.runs.train.search import Trials
+from resync.tasks.data.quadratics import drawn
+from resync.tasks.models.point import PointModel
+from resync.workers.engine.clocks import Clocks
+from resync.workers.engine.transport import Transport
+from resync.workers.engine.workers import Workers
+from resync.workers.formulas import mixing
+from resync.workers.formulas.rate_search import Fastest, Settled, measured_steps
+from resync.workers.sync.options import D2, DPSGD, SGP, AllReduce, GradientTracking, RelaySum
 
 CENTRES = np.random.default_rng(1).normal(size=(6, 2))
 START = [0.5, -1.0]

@@ -13,13 +13,13 @@ from launched import in_clone
 from PIL import Image
 from runs import BASE
 
-from resync import data
-from resync.data_sets.declaration import data_set
-from resync.settings.errors import ConfigError
+from resync.base.settings.errors import ConfigError
+from resync.tasks import data
+from resync.tasks.data_sets.declaration import data_set
 
 ROOT = Path(__file__).parents[2]
 PREPARED_CHECKED_AND_TRAINED = """
-from resync.cli import main
+from resync.tools.cli import main
 
 for command in ("data prepare leaves", "data check leaves", "train --config run.yaml --out run"):
     assert main(command.split()) == 0
@@ -29,7 +29,7 @@ for command in ("data prepare leaves", "data check leaves", "train --config run.
 def example() -> str:
     """The declaration in docs/data.md."""
     found = re.search(
-        r"```yaml\n# src/resync/data/leaves.yaml\n(.*?)```", (ROOT / "docs/data.md").read_text(), re.DOTALL
+        r"```yaml\n# src/resync/tasks/data/leaves.yaml\n(.*?)```", (ROOT / "docs/data.md").read_text(), re.DOTALL
     )
     assert found
     return found[1]
@@ -49,7 +49,7 @@ def write_leaves(folder: Path) -> None:
 
 def test_a_data_set_is_added_by_its_yaml_alone(tmp_path: Path):
     shutil.copytree(ROOT / "src/resync", tmp_path / "src/resync")
-    (tmp_path / "src/resync/data/leaves.yaml").write_text(example())
+    (tmp_path / "src/resync/tasks/data/leaves.yaml").write_text(example())
     write_leaves(tmp_path / "data/leaves")
     changes = {"data": {"name": "leaves"}, "batch_size": 8, "steps_per_epoch": 3, "epochs": 8}
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(BASE | changes))
@@ -86,7 +86,7 @@ GREY = {"mean": [0.5], "std": [0.5]}
 )
 def test_a_reader_fits_the_rest_of_its_declaration(changes: dict[str, Any], message: str, tmp_path: Path):
     facts = {"train_samples": 3, "val_samples": 3, "num_classes": 3, "input_shape": [1, 8, 8]}
-    file = tmp_path / "package/data/tiny.yaml"
+    file = tmp_path / "package/tasks/data/tiny.yaml"
     file.parent.mkdir(parents=True)
     file.write_text(yaml.safe_dump({"description": "tiny", "facts": facts, "prepare": PREPARE} | changes))
     if not message:
@@ -99,8 +99,8 @@ def test_a_reader_fits_the_rest_of_its_declaration(changes: dict[str, Any], mess
 
 
 def test_a_data_set_without_reader_and_module_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    file = tmp_path / "data/tiny.yaml"
-    file.parent.mkdir()
+    file = tmp_path / "tasks/data/tiny.yaml"
+    file.parent.mkdir(parents=True)
     file.write_text(yaml.safe_dump({"description": "tiny", "facts": {"train_samples": 3, "val_samples": 3}}))
     monkeypatch.setattr(data, "data_set", lambda name: data_set(name, tmp_path))
     with pytest.raises(ValueError, match=r"tiny.yaml: reader: missing, allowed: one of memory, stream, text, "):

@@ -60,11 +60,11 @@ tables:
 
 FOLLOW = """
 from pathlib import Path
-from resync.audit import audit, write
-from resync.paper import load_suite
-from resync.render.item import render
-from resync.results.collect import collect
-from resync.train import train
+from resync.papers.audit import audit, write
+from resync.papers.paper import load_suite
+from resync.papers.render.item import render
+from resync.runs.results.collect import collect
+from resync.runs.train import train
 
 suite, results = load_suite(Path("configs")), Path("results")
 for run in suite.runs("toy", "smoke"):

@@ -9,9 +9,9 @@ import torch
 from matplotlib.image import imread
 from torch import Tensor, nn
 
-from resync import models
-from resync.models.originals import load_original
-from resync.settings.options import options_of
+from resync.base.settings.options import options_of
+from resync.tasks import models
+from resync.tasks.models.originals import load_original
 
 GROUP_SILU = {"norm": "group", "activation": "silu"}
 

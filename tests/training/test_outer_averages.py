@@ -11,9 +11,9 @@ from processes import TIMEOUT, run_processes
 from quadratic import Problem
 from runs import make_run
 
-from resync.formulas import topology
-from resync.formulas.periods import Constant
-from resync.settings.errors import ConfigError
+from resync.base.settings.errors import ConfigError
+from resync.workers.formulas import topology
+from resync.workers.formulas.periods import Constant
 
 CENTRES = np.array([[-1.5, 2.0, 0.3], [-0.5, -2.0, 1.1], [0.5, 2.0, -2.0], [1.5, -2.0, 0.7]])
 START = [1.0, -1.0, 0.5]

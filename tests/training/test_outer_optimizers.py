@@ -8,11 +8,11 @@ import torch
 from quadratic import Point, Problem
 
 import resync
-from resync.formulas.periods import Phases, PowerRule
-from resync.settings.options import options_of
-from resync.streams import stream
-from resync.sync.options.all_reduce import GPA
-from resync.sync.outer import outer_step_
+from resync.base.settings.options import options_of
+from resync.base.streams import stream
+from resync.workers.formulas.periods import Phases, PowerRule
+from resync.workers.sync.options.all_reduce import GPA
+from resync.workers.sync.outer import outer_step_
 
 CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])
 START = [1.0, -1.0]

@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch import nn
 
-from resync import data
-from resync.data.sampling import Sampler
-from resync.engine.attached_workers import AttachedWorkers
-from resync.engine.clocks import Clocks
-from resync.engine.engine import Engine
-from resync.engine.transport import Transport
-from resync.engine.workers import Workers
-from resync.sync.fields import field
-from resync.train.losses import Diverged, Losses
+from resync.runs.train.losses import Diverged, Losses
+from resync.tasks import data
+from resync.tasks.data.sampling import Sampler
+from resync.workers.engine.attached_workers import AttachedWorkers
+from resync.workers.engine.clocks import Clocks
+from resync.workers.engine.engine import Engine
+from resync.workers.engine.transport import Transport
+from resync.workers.engine.workers import Workers
+from resync.workers.sync.fields import field
 
 CPU = torch.device("cpu")
 

@@ -8,10 +8,10 @@ import pytest
 from processes import run_processes
 from runs import make_session, trained, trained_until
 
-from resync.metrics.evaluation import EarlyStopping, Plateau
-from resync.train.loop import train_to_end
-from resync.train.plateau import ValidationWatch
-from resync.train.saving import resume
+from resync.runs.metrics.evaluation import EarlyStopping, Plateau
+from resync.runs.train.loop import train_to_end
+from resync.runs.train.plateau import ValidationWatch
+from resync.runs.train.saving import resume
 
 # Nothing is an improvement by 100 nats or by 99 %: the first evaluation is the best one for ever.
 WATCHED: dict[str, Any] = {

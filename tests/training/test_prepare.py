@@ -22,17 +22,17 @@ from machine import until
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from resync import data, prepare
-from resync.cli import main
-from resync.data import prepared
-from resync.data_sets.declaration import DataSet, data_set, prepared_names
-from resync.data_sets.preparation import ClassCounts
-from resync.errors import UserError
-from resync.prepare import convert
-from resync.prepare.folders import prepared_file
-from resync.prepare.listing import scan
-from resync.prepare.prepared_file import Images, Prepared, counts, write
-from resync.prepare.sources import find
+from resync.base.errors import UserError
+from resync.tasks import data, prepare
+from resync.tasks.data import prepared
+from resync.tasks.data_sets.declaration import DataSet, data_set, prepared_names
+from resync.tasks.data_sets.preparation import ClassCounts
+from resync.tasks.prepare import convert
+from resync.tasks.prepare.folders import prepared_file
+from resync.tasks.prepare.listing import scan
+from resync.tasks.prepare.prepared_file import Images, Prepared, counts, write
+from resync.tasks.prepare.sources import find
+from resync.tools.cli import main
 
 BATCHES = {"folder": "cifar-10-batches-py", "torchvision": "CIFAR10", "variant": "official"}
 FILES = {"folder": "copy", "variant": "copy-q75"}
@@ -460,15 +460,15 @@ def test_declared_data_sets_agree_with_themselves_and_become_tensors(name: str, 
             wanted = [number] * classes if isinstance(number, int) else number
             assert (len(wanted), sum(wanted)) == (classes, samples)
     small, record = images(shape), {"variant": "small", "sha256": "0"}
-    monkeypatch.setattr("resync.data.prepared.data_root", lambda _: Path())
-    monkeypatch.setattr("resync.data.prepared.load", lambda *_: Prepared(small, record))
-    monkeypatch.setattr("resync.data.streamed.data_root", lambda _: Path())
+    monkeypatch.setattr("resync.tasks.data.prepared.data_root", lambda _: Path())
+    monkeypatch.setattr("resync.tasks.data.prepared.load", lambda *_: Prepared(small, record))
+    monkeypatch.setattr("resync.tasks.data.streamed.data_root", lambda _: Path())
     split = SimpleNamespace(
         labels=small["val_labels"], pixels=lambda number: small["val_images"][number].transpose(1, 2, 0)
     )
     stream = prepare.Stream({"train": split, "val": split}, record, "list")
-    monkeypatch.setattr("resync.data.streamed.load_stream", lambda *_: stream)
-    monkeypatch.setattr("resync.data.streamed.own_cores", lambda: 0)
+    monkeypatch.setattr("resync.tasks.data.streamed.load_stream", lambda *_: stream)
+    monkeypatch.setattr("resync.tasks.data.streamed.own_cores", lambda: 0)
     built = data.build(name, of.config().options)
     [(inputs, targets)] = built.validation(0, 1)
     assert (inputs.shape, inputs.dtype) == ((3, *shape), torch.float32)
@@ -481,7 +481,7 @@ def test_training_on_prepared_data_needs_neither_progress_bars_nor_sentencepiece
     shutil.copytree(Path(prepare.__file__).parents[1], tmp_path / "src/resync")
     code = (
         "import sys; sys.modules.update(dict.fromkeys(['sentencepiece', 'tqdm'])); "
-        "import resync.data.prepared, resync.data.streamed, resync.data.text, resync.models.transformer"
+        "from resync.tasks.data import prepared, streamed, text; import resync.tasks.models.transformer"
     )
     assert in_clone(tmp_path, code) == (0, "")
 

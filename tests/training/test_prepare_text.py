@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import yaml
 
-from resync import data, prepare
-from resync.data.sentences import FILE
-from resync.data_sets.declaration import data_set
-from resync.prepare.folders import prepared_file
-from resync.prepare.raw_text import RawText
+from resync.tasks import data, prepare
+from resync.tasks.data.sentences import FILE
+from resync.tasks.data_sets.declaration import data_set
+from resync.tasks.prepare.folders import prepared_file
+from resync.tasks.prepare.raw_text import RawText
 
 COUNTS = {"train": 120, "val": 10, "test": 10}
 PAIRS = [tuple(line.split("\t")) for line in FILE.read_text(encoding="utf-8").splitlines()]

@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image, ImageEnhance, ImageOps
 
-from resync.data.rand_augment import OPERATIONS, RandAugment
+from resync.tasks.data.rand_augment import OPERATIONS, RandAugment
 
 SIDE = 224
 
@@ -119,7 +119,7 @@ def test_depth_operations_are_chosen_uniformly_and_repeatedly(monkeypatch: pytes
     def noted(name: str):
         return OPERATIONS[name]._replace(apply=lambda image, _: (applied.append(name), image)[1])
 
-    monkeypatch.setattr("resync.data.rand_augment._CHOICES", tuple(noted(name) for name in OPERATIONS))
+    monkeypatch.setattr("resync.tasks.data.rand_augment._CHOICES", tuple(noted(name) for name in OPERATIONS))
     augment = RandAugment(depth=3, severity=10)
     torch.manual_seed(0)
     image = tensor(smooth_image())

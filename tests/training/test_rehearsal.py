@@ -10,15 +10,15 @@ from launched import code_of, forked
 from runs import constant_lr, make_session
 from torch import Tensor
 
-from resync.cli import main
-from resync.data import noise
-from resync.data_sets.declaration import data_set
-from resync.paper import load_suite
-from resync.plan.rehearsed import failures, shape_of, shapes
-from resync.rehearsal.cut import STEPS, cut
-from resync.results.runs import read_run
-from resync.run import Run
-from resync.train.loop import batches, train_step
+from resync.papers.paper import load_suite
+from resync.papers.plan.rehearsed import failures, shape_of, shapes
+from resync.papers.rehearsal.cut import STEPS, cut
+from resync.runs.results.runs import read_run
+from resync.runs.run import Run
+from resync.runs.train.loop import batches, train_step
+from resync.tasks.data import noise
+from resync.tasks.data_sets.declaration import data_set
+from resync.tools.cli import main
 
 CONFIGS = Path(__file__).parents[2] / "paper_configs"
 EXPERIMENT = """\

@@ -17,7 +17,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import resync
-from resync.errors import UserError
+from resync.base.errors import UserError
 
 STEPS, BATCH = 7, 8
 METHODS: dict[str, Any] = {

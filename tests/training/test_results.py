@@ -23,16 +23,16 @@ from machine import until
 from processes import run_processes
 from runs import QSR, VARIANTS, every, make_run, make_session
 
-from resync.cli import main
-from resync.engine.transport import Transport
-from resync.plan import cost
-from resync.results.runs import read_run, state_of
-from resync.run import Run
-from resync.train import train
-from resync.train.log import RunLog
-from resync.train.loop import batches, train_step, train_to_end
-from resync.train.losses import Diverged
-from resync.train.saving import resume, save
+from resync.papers.plan import cost
+from resync.runs.results.runs import read_run, state_of
+from resync.runs.run import Run
+from resync.runs.train import train
+from resync.runs.train.log import RunLog
+from resync.runs.train.loop import batches, train_step, train_to_end
+from resync.runs.train.losses import Diverged
+from resync.runs.train.saving import resume, save
+from resync.tools.cli import main
+from resync.workers.engine.transport import Transport
 
 FINISHED = VARIANTS["batch_norm"] | VARIANTS["qsr"] | {"log": {"every_steps": 5}}
 KEY = "5ec2e7" * 6 + "cafe"
@@ -157,7 +157,7 @@ def test_the_last_sharpness_is_among_the_final_values(finished: Path):
 
 def test_a_column_that_is_not_declared_is_refused_at_its_first_row(tmp_path: Path):
     log = RunLog(tmp_path, make_run(tmp_path))
-    with pytest.raises(ValueError, match=r"metrics.csv: resync.metrics.registry declares no column val_top7"):
+    with pytest.raises(ValueError, match=r"metrics.csv: resync.runs.metrics.registry declares no column val_top7"):
         log.evaluation({"step": 0, "epoch": 0.0, "lr": 0.1, "h": 1, "val_top7": 1.0})
 
 

@@ -17,10 +17,10 @@ from processes import run_processes
 from runs import VARIANTS, make_run, make_session, trained, trained_until
 from torch.nn.utils import parameters_to_vector
 
-from resync import files
-from resync.train import train
-from resync.train.loop import train_to_end
-from resync.train.saving import resume
+from resync.base import files
+from resync.runs.train import train
+from resync.runs.train.loop import train_to_end
+from resync.runs.train.saving import resume
 
 CHECKPOINT_STEP = 5
 
@@ -148,7 +148,7 @@ def test_checkpoint_of_another_configuration_or_format_is_not_taken(
 ):
     trained(0, 1, tmp_path, {})
     if changed == "format":
-        monkeypatch.setattr("resync.train.build.FORMAT", "another")
+        monkeypatch.setattr("resync.runs.train.build.FORMAT", "another")
     session = make_session(tmp_path, **{"seed": 4} if changed == "configuration" else {})
     resume(session)
     assert session.resumed_from == []

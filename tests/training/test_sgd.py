@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from resync.optim.options import SGD
-from resync.optim.sgd import build
+from resync.workers.optim.options import SGD
+from resync.workers.optim.sgd import build
 
 
 @pytest.mark.parametrize("nesterov", [False, True])

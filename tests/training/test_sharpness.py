@@ -9,11 +9,11 @@ from runs import make_session
 from torch import nn
 from torch.func import functional_call, hessian
 
-from resync.engine.clocks import Clocks
-from resync.engine.transport import Transport
-from resync.train.evaluate import consensus
-from resync.train.objective import Classification
-from resync.train.sharpness import _curvature, sharpness
+from resync.runs.train.evaluate import consensus
+from resync.runs.train.objective import Classification
+from resync.runs.train.sharpness import _curvature, sharpness
+from resync.workers.engine.clocks import Clocks
+from resync.workers.engine.transport import Transport
 
 INPUTS = torch.tensor([[0.5, -1.0], [2.0, 0.3], [-0.7, 0.9]])
 TARGETS = torch.tensor([0, 1, 1])

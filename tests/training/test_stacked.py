@@ -9,16 +9,17 @@ import torch
 from runs import CNN_WITH_BATCH_NORM, VARIANTS, make_run, trained
 from torch import nn
 
-from resync import models, optim
-from resync.engine.engine import Engine
-from resync.engine.stacked import LARGEST_STACK, Stacked, Stacking, of_a_layer, stacking_pays
-from resync.engine.stacked_layers import Stack
-from resync.engine.workers import Workers
-from resync.models.options.base import ModelOptions
-from resync.settings.options import options_of
-from resync.train.language_model import LanguageModel
-from resync.train.objective import Classification
-from resync.train.run import train
+from resync.base.settings.options import options_of
+from resync.runs.train.language_model import LanguageModel
+from resync.runs.train.objective import Classification
+from resync.runs.train.run import train
+from resync.tasks import models
+from resync.tasks.models.options.base import ModelOptions
+from resync.workers import optim
+from resync.workers.engine.engine import Engine
+from resync.workers.engine.stacked import LARGEST_STACK, Stacked, Stacking, of_a_layer, stacking_pays
+from resync.workers.engine.stacked_layers import Stack
+from resync.workers.engine.workers import Workers
 
 WORKERS, BATCH, CLASSES = LARGEST_STACK + 1, 6, 7
 RESNET = {"depth": 8, "width": 8}

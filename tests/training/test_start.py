@@ -11,17 +11,17 @@ from launched import metrics
 from runs import make_run, make_session
 from torch.nn.utils import parameters_to_vector
 
-from resync import models
-from resync.plan import cost
-from resync.plan.exchanges import round_lengths
-from resync.results import wandb_log
-from resync.results.runs import read_run
-from resync.results.summary import DIGESTS, text_of
-from resync.run import Run
-from resync.settings.options import options_of
-from resync.train import train
-from resync.train.loop import train_to_end
-from resync.train.saving import resume
+from resync.base.settings.options import options_of
+from resync.papers.plan import cost
+from resync.runs.exchanges import round_lengths
+from resync.runs.results import wandb_log
+from resync.runs.results.runs import read_run
+from resync.runs.results.summary import DIGESTS, text_of
+from resync.runs.run import Run
+from resync.runs.train import train
+from resync.runs.train.loop import train_to_end
+from resync.runs.train.saving import resume
+from resync.tasks import models
 
 FIRST = "first/sgd/seed0"
 

@@ -18,16 +18,16 @@ from runs import assert_runs_agree, make_run
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as F
 
-from resync import data, prepare
-from resync.data import streamed
-from resync.data.rand_augment import RandAugment
-from resync.data.sampling import Share
-from resync.data.streamed import Streamed
-from resync.data.transforms import TrainingTransform, validation_transform
-from resync.data_sets.declaration import DataSet
-from resync.prepare import listing
-from resync.prepare.folders import prepared_file
-from resync.train.mixup import Mixup
+from resync.runs.train.mixup import Mixup
+from resync.tasks import data, prepare
+from resync.tasks.data import streamed
+from resync.tasks.data.rand_augment import RandAugment
+from resync.tasks.data.sampling import Share
+from resync.tasks.data.streamed import Streamed
+from resync.tasks.data.transforms import TrainingTransform, validation_transform
+from resync.tasks.data_sets.declaration import DataSet
+from resync.tasks.prepare import listing
+from resync.tasks.prepare.folders import prepared_file
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_what_is_missing_is_one_line(photos: tuple[DataSet, Path], tmp_path: Pat
     command = "make it with: resync data prepare tiny --format files$"
     with pytest.raises(ValueError, match=rf"^data tiny: \S+prepared/tiny.npz is missing; {command}"):
         prepare.load_stream(of, root, "files")
-    monkeypatch.setattr("resync.prepare.beton.installed", lambda: False)
+    monkeypatch.setattr("resync.tasks.prepare.beton.installed", lambda: False)
     for act in (prepare.load_stream, prepare.prepare):
         with pytest.raises(ValueError, match=r"^data tiny: format beton needs FFCV: pip install ffcv==1.0.2, .*auto"):
             act(of, root, "beton")

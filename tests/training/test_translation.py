@@ -13,16 +13,16 @@ from sacrebleu.metrics.bleu import BLEU
 from torch import nn
 from torch.nn import functional as F
 
-from resync import data, models
-from resync.data.sampling import Sampler, Share
-from resync.data.text import TokenTargets
-from resync.metrics.evaluation import BeamSearch
-from resync.models.beam_search import translate
-from resync.prepare.vocabulary import BEGIN, END, PAD
-from resync.settings.options import options_of
-from resync.train.bleu import forms
-from resync.train.loop import batches
-from resync.train.translation import Translation
+from resync.base.settings.options import options_of
+from resync.runs.metrics.evaluation import BeamSearch
+from resync.runs.train.bleu import forms
+from resync.runs.train.loop import batches
+from resync.runs.train.translation import Translation
+from resync.tasks import data, models
+from resync.tasks.data.sampling import Sampler, Share
+from resync.tasks.data.text import TokenTargets
+from resync.tasks.models.beam_search import translate
+from resync.tasks.prepare.vocabulary import BEGIN, END, PAD
 
 TINY = {"dim": 16, "ffn_dim": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
 

@@ -11,12 +11,12 @@ import yaml
 from launched import copy_files, in_clone
 from scipy.stats import ttest_rel
 
-from resync.comparison.declared import METRIC
-from resync.comparison.drawn import Compared
-from resync.comparison.tasks import PAPERS, TASKS
-from resync.render.item import Series
-from resync.render.style import PALETTE, Style
-from resync.results.runs import RunState
+from resync.papers.comparison.declared import METRIC
+from resync.papers.comparison.drawn import Compared
+from resync.papers.comparison.tasks import PAPERS, TASKS
+from resync.papers.render.item import Series
+from resync.papers.render.style import PALETTE, Style
+from resync.runs.results.runs import RunState
 
 ROOT = Path(__file__).parents[2]
 COPIED = (
@@ -24,12 +24,12 @@ COPIED = (
     *(f"paper_configs/{name}" for name in ("scales", *PAPERS)),
     *(f"results/reference/mini/{name}" for name in PAPERS),
 )  # fmt: skip
-MAIN = "import sys; from resync.cli import main; sys.exit(main({!r}))"
+MAIN = "import sys; from resync.tools.cli import main; sys.exit(main({!r}))"
 ARCHIVED = """
 from pathlib import Path
-from resync.archive.pack import pack
-from resync.comparison.tasks import PAPERS
-from resync.paper import load_suite
+from resync.papers.archive.pack import pack
+from resync.papers.comparison.tasks import PAPERS
+from resync.papers.paper import load_suite
 
 pack(load_suite(Path("paper_configs"), papers=PAPERS), "smoke", [Path("results")], Path("results/reference"))
 """
@@ -106,8 +106,8 @@ def test_the_archive_has_all_runs_beside_which_an_algorithm_is_trained(clone: Pa
 
 SAME = """
 from pathlib import Path
-from resync.comparison.tasks import PAPERS, TASKS
-from resync.paper import load_suite
+from resync.papers.comparison.tasks import PAPERS, TASKS
+from resync.papers.paper import load_suite
 
 suite = load_suite(Path("paper_configs"), papers=[*PAPERS, "compare_mine"])
 for scale in ("smoke", "mini"):

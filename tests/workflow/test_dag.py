@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from resync.paper import load_suite
+from resync.papers.paper import load_suite
 
 ROOT = Path(__file__).parents[2]
 ITEM = "figures/smoke/qsr/fig5.pdf"
@@ -31,7 +31,7 @@ def trained(jobs):
 
 
 def test_a_changed_plotting_function_draws_its_figures_again_and_the_site_shows_them(finished):
-    finished.edit("src/resync/render/period_and_accuracy.py", r"\Z", "\n# another line style\n")
+    finished.edit("src/resync/papers/render/period_and_accuracy.py", r"\Z", "\n# another line style\n")
     assert made(finished.jobs()) == FIGURE | {name.replace("fig5", "rules_curves") for name in FIGURE} | {SITE}
 
 
@@ -58,7 +58,7 @@ def test_what_an_audit_computes_from_configurations_is_computed_again(finished):
     assert trained(finished.jobs()) == set()
 
 
-@pytest.mark.parametrize(("source", "plans"), [("plan/cost.py", True), ("metrics/registry.py", False)])
+@pytest.mark.parametrize(("source", "plans"), [("papers/plan/cost.py", True), ("runs/metrics/registry.py", False)])
 def test_changed_costs_and_metrics_are_planned_drawn_and_judged_again(finished, source, plans):
     finished.edit(f"src/resync/{source}", r"\Z", "\n# another way to compute it\n")
     jobs = finished.jobs()

@@ -18,10 +18,10 @@ from cluster import ACCOUNTING, INSTALL, Cluster, missing, running, start_node
 from conftest import ROOT, Workflow
 from machine import until
 
-from resync.paper import load_suite
-from resync.processes import lock, warm_client, workflow_lock
-from resync.train.interrupt import Interruption
-from resync.train.watchdog import Watchdog
+from resync.base.processes import lock, warm_client, workflow_lock
+from resync.papers.paper import load_suite
+from resync.runs.train.interrupt import Interruption
+from resync.runs.train.watchdog import Watchdog
 
 pytestmark = [
     pytest.mark.slow,

@@ -1,7 +1,7 @@
 """What Snakemake with the local profile prints of a run that fails."""
 
 RUN = "qsr/two_processes/h4/seed0"
-ATTEMPTS = "src/resync/launch/attempts.py"
+ATTEMPTS = "src/resync/runs/launch/attempts.py"
 MISTAKE = 'raise UserError(f"no data in attempt {request.attempt}")'
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from resync.paper.suite import Suite
-from resync.settings.errors import ConfigError
-from resync.workflow import (
+from resync.base.settings.errors import ConfigError
+from resync.papers.paper.suite import Suite
+from resync.tools.workflow import (
     RUN,
     Targets,
     chosen_scale,
@@ -118,10 +118,10 @@ def test_an_item_reads_what_training_wrote_unless_its_kind_needs_none(smoke: Tar
 
 def test_an_item_is_drawn_by_its_kind_and_what_kinds_share(smoke: Targets):
     files = smoke.item_code("qsr", "fig5")
-    assert "src/resync/results/seed_values.py" in files
-    assert {"src/resync/render/period_and_accuracy.py", "src/resync/render/style.py"} <= set(files)
-    assert {"src/resync/plan/cost.py", "src/resync/formulas/periods.py"} <= set(files)
-    assert "src/resync/render/accuracy_curves.py" not in files
+    assert "src/resync/runs/results/seed_values.py" in files
+    assert {"src/resync/papers/render/period_and_accuracy.py", "src/resync/papers/render/style.py"} <= set(files)
+    assert {"src/resync/papers/plan/cost.py", "src/resync/workers/formulas/periods.py"} <= set(files)
+    assert "src/resync/papers/render/accuracy_curves.py" not in files
     assert all(Path(file).is_file() for file in files)
 
 

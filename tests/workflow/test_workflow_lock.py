@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from machine import until
 
-from resync.processes import workflow_lock
+from resync.base.processes import workflow_lock
 
 SLOW_PLAN = """
 import time

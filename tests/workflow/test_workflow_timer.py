@@ -6,7 +6,7 @@ import threading
 import pytest
 from snakemake.scheduling.job_scheduler import JobScheduler
 
-from resync.processes import workflow_timer
+from resync.base.processes import workflow_timer
 
 PRINTED = """
 
@@ -66,4 +66,4 @@ def test_the_workflow_replaces_it(workflow, fake_resync):
     with (workflow.directory / "Snakefile").open("a") as file:
         file.write(PRINTED)
     (workflow.directory / "src/resync/__main__.py").write_text(fake_resync)
-    assert "set by resync.processes.workflow_timer" in workflow.snakemake("plan")
+    assert "set by resync.base.processes.workflow_timer" in workflow.snakemake("plan")

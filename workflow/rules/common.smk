@@ -1,13 +1,13 @@
-# Common definitions of the rules: they map the names in a target to runs and scales of resync.workflow, which holds all
+# Common definitions of the rules: they map the names in a target to runs and scales of resync.tools.workflow, which holds all
 # logic.
 import os
 from functools import cache
 from pathlib import Path
 
-from resync import workflow as files
-from resync.paper import load_suite
-from resync.processes import workflow_lock, workflow_timer
-from resync.processes.garbage import all_kept
+from resync.tools import workflow as files
+from resync.papers.paper import load_suite
+from resync.base.processes import workflow_lock, workflow_timer
+from resync.base.processes.garbage import all_kept
 
 # Not for the processes in which Snakemake carries out jobs on other machines: they take no lock.
 if workflow.is_main_process:

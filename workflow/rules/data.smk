@@ -2,7 +2,7 @@
 # a relative path: results that are moved to another machine stay up to date there, with or without the data. Images
 # that are read from disk are prepared in the format of the runs; FFCV's .beton files of ImageNet take hours on one core.
 
-from resync.data_sets.declaration import prepared_names
+from resync.tasks.data_sets.declaration import prepared_names
 
 
 rule prepare:

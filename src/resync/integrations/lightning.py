@@ -17,9 +17,9 @@ from torch import nn
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.optim import Optimizer
 
+from resync.base.torch_private import takes_loss_scale
 from resync.integrations import sharded
 from resync.library import Synchronised
-from resync.torch_private import takes_loss_scale
 
 
 class Strategy(DDPStrategy):

@@ -15,8 +15,8 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.optim import Optimizer
 
-from resync.engine.shards import is_sharded, shard_group
 from resync.library import Synchronised
+from resync.workers.engine.shards import is_sharded, shard_group
 
 
 def has_shards(model: nn.Module | None) -> bool:

@@ -1,0 +1,1 @@
+"""What everything uses and knows of no training: settings, errors, files, random streams, processes."""

@@ -1,1 +1,0 @@
-"""What a data set is: how it is declared, prepared and read. Its code is in `resync.data`."""

@@ -1,6 +1,0 @@
-"""Import of third-party logs as the files of a finished run, which export, figures and audit show like any other."""
-
-from resync.importer.formats import import_log
-from resync.importer.runs_table import import_runs
-
-__all__ = ["import_log", "import_runs"]

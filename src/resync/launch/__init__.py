@@ -1,6 +1,0 @@
-"""Start, stop and restart of the processes of a run: here, or on the nodes of a Slurm job or hostfile."""
-
-from resync.launch.attempts import launch
-from resync.launch.request import Request
-
-__all__ = ["Request", "launch"]

@@ -1,0 +1,1 @@
+"""What papers ask and what came out: configurations, plans, figures, audits, pages, the archive."""

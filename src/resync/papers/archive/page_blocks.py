@@ -1,0 +1,145 @@
+"""Blocks of README.md and the docs that show the committed results: counts, items, claims, predicted times.
+
+    <!--results: status-->
+    ...
+    <!--/results-->
+
+What stands between the two is made again from the archive, by `resync reference renew`, and is compared by
+`resync reference check` and the tests.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from os.path import relpath
+from pathlib import Path
+
+from resync.base.errors import UserError
+from resync.base.files import read_json
+from resync.base.settings.errors import not_among
+from resync.base.text_tables import markdown, markdown_text, pipe_table
+from resync.papers.archive.build import ENVIRONMENT, ArchiveFolders
+from resync.papers.archive.page_claims import claims
+from resync.papers.archive.unpack import scales_of
+from resync.papers.audit.score import STATUSES, claims_of_papers, counted_in_words
+from resync.papers.audit.verdicts import VERDICTS
+from resync.papers.paper import Suite
+from resync.papers.plan.forecast import Forecast, forecast, nodes_of
+from resync.papers.plan.network import LINKS
+from resync.papers.report.coverage import ABSENT, DECLARED, DRAWN, MEANINGS, SIGNS, AtScale, Row, coverage, of_all
+
+_BLOCK = re.compile(
+    r"^(<!--results: (?P<name>[a-z]+)(?P<arguments>(?:\s+[\w/]+)*)-->\n).*?^(<!--/results-->)", re.DOTALL | re.MULTILINE
+)
+
+
+def fill(page: Path, suite: Suite, place: ArchiveFolders) -> str:
+    """The text of a page with every block made again.
+
+    Raises ValueError for a block of another name, or other arguments.
+    """
+
+    def block(found: re.Match[str]) -> str:
+        if found["name"] not in BLOCKS:
+            raise UserError(f"<!--results: {not_among(found['name'], BLOCKS)}")
+        make, arguments = BLOCKS[found["name"]], found["arguments"].split()
+        if bool(arguments) != (make is claims):
+            raise UserError(f"<!--results: {found['name']}: arguments are for claims, as in mini/sgp sgp_4_accuracy")
+        where = (page.parent,) if make is items_by_scale else ()
+        return "\n".join([found[1], *make(suite, place, *where, *arguments), "", found[4]])
+
+    return _BLOCK.sub(block, page.read_text(encoding="utf-8"))
+
+
+def outdated(pages: Iterable[Path], suite: Suite, place: ArchiveFolders) -> Iterator[str]:
+    """A line for each page that shows something else than the archive has."""
+    for page in pages:
+        try:
+            if fill(page, suite, place) != page.read_text(encoding="utf-8"):
+                yield f"{page}: shows other results than {place.archive}; `resync reference renew` writes them"
+        except ValueError as error:
+            yield f"{page}: {error}"
+
+
+def status(suite: Suite, place: ArchiveFolders) -> Iterator[str]:
+    """How far the suite is, in counts: figures and tables, and what came of claims of papers and published numbers."""
+    whole, parts = [], []
+    rows = coverage(suite, place.figures)
+    for scale in scales_of(place.archive):
+        found, runs = read_json(place.archive / scale / "audit.json"), read_json(place.archive / scale / ENVIRONMENT)
+        said = counted_in_words(claims_of_papers(found["claims"], scale))
+        whole.append((f"{scale}, {runs['runs']:,} runs", of_all(rows)[scale].text, said))
+        score = found["score"]
+        of = {f"{status} claims": score["claims"][status] for status in STATUSES}
+        of |= {f"{status} claims, exploratory": score["exploratory"][status] for status in STATUSES}
+        of |= {"numbers": score["numbers"]}
+        parts += [(f"{scale}: {name}", *(f"{found[word]:,}" if word in found else "0" for word in VERDICTS))
+                  for name, found in of.items() if found]  # fmt: skip
+    yield from markdown(["scale", "figures, tables", "claims of papers"], whole, "lrl")
+    yield ""
+    yield from markdown(["of papers", *VERDICTS], parts, "lrrrrr")
+
+
+def items_by_scale(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterator[str]:
+    """A row per figure and table with a sign for each scale, which leads to what is drawn; then those not declared."""
+    signs = ", ".join(f"{SIGNS[state]} {MEANINGS[state]}" for state in (DRAWN, DECLARED, ABSENT))
+    yield from (f"{signs}.", "")
+
+    def sign(row: Row, cell: AtScale) -> str:
+        suffix = ".svg" if suite.papers[row.paper].is_figure(row.item.id) else ".md"
+        file = place.figures / cell.scale / row.paper / f"{row.item.id}{suffix}"
+        return f"[{SIGNS[DRAWN]}]({relpath(file, folder)})" if cell.state == DRAWN else SIGNS[cell.state]
+
+    lines = [
+        (markdown_text(f"{suite.papers[row.paper].name}: {row.item.title}"), *(sign(row, cell) for cell in row.cells))
+        for row in coverage(suite, place.figures)
+    ]
+    yield from pipe_table(["figure or table", *suite.scales], lines, "l" + "c" * len(suite.scales))
+    missing = [
+        (markdown_text(f"{paper.name}: {item.title}"), markdown_text(item.reason))
+        for paper in suite.papers.values()
+        for item in paper.missing
+    ]
+    yield ""
+    yield from pipe_table(["absent", "because"], missing, "ll")
+
+
+def predictions(suite: Suite, place: ArchiveFolders) -> Iterator[str]:
+    """Every published time that the model of the network predicts, with the model's and its error."""
+    from resync.tasks.models import num_parameters
+
+    lines: list[tuple[str, ...]] = []
+    for paper in suite.papers.values():
+        timed = [value for value in paper.published if value.network]
+        of = {value.experiment for value in timed}
+        runs = {(run.experiment, run.series): run for run in suite.runs(paper.id, "paper") if run.experiment in of}
+        models = {(run.model.model_dump_json(), run.data.name): run for run in runs.values()}
+        sizes = {
+            key: num_parameters(run.model, run.facts["input_shape"], run.facts["num_classes"])
+            for key, run in models.items()
+        }
+        sized = [(run, sizes[run.model.model_dump_json(), run.data.name]) for run in runs.values()]
+        for name in sorted({value.network for value in timed if value.network}):
+            network = partial(nodes_of, link=LINKS[name], inside=LINKS["pcie_3_x16"])
+            found = forecast(sized, paper.published, network)[0]
+            lines += [
+                (paper.name, *_prediction(item)) for item in found if item.published and item.basis == "predicted"
+            ]
+    yield from markdown(["paper", "series", "published", "model", "error"], lines, "llrrr")
+
+
+def _prediction(item: Forecast) -> tuple[str, str, str, str]:
+    assert item.published
+    assert item.error is not None
+    known, unit = item.published, item.published.unit
+    series = "/".join(item.clock.run.split("/")[1:3])
+    return series, f"{known.value:g} {unit} ({known.status})", f"{item.beside:.3g} {unit}", f"{100 * item.error:+.1f} %"
+
+
+BLOCKS: Mapping[str, Callable[..., Iterator[str]]] = {
+    "status": status,
+    "items": items_by_scale,
+    "claims": claims,
+    "predictions": predictions,
+}
+"""What stands between the comments, by the name in the first one."""

@@ -1,0 +1,115 @@
+"""Steps to the target at the rates that searches have found, against the number of workers."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from resync.papers.render.item import ItemData, Series, require_results
+from resync.papers.render.lines import Panel, Panels, footnote, legend, letter
+from resync.papers.render.options import SearchedSteps
+from resync.papers.render.points import Point
+from resync.papers.render.style import Style, distinct, label_y, new_panels, style_of
+from resync.runs.results.seed_values import SeedValues
+from resync.runs.run.in_words import counted
+
+_HEIGHT = 2.3
+_AXIS = "Workers n"
+_STEPS = "Steps to an error of 1e-6"
+_RANGE = "smallest to largest"
+
+
+@dataclass(frozen=True)
+class SearchLine:
+    """A series: our steps of every seed, and the published ones, by number of workers."""
+
+    label: str
+    style: Style
+    ours: Mapping[int, SeedValues]
+    published: Mapping[int, SeedValues]
+
+    def points(self, panel: str, x_axis: str, y_axis: str) -> Iterator[Point]:
+        """Means over the seeds, with their range, and published means."""
+        for workers, found in self.ours.items():
+            low, high = min(found.values), max(found.values)
+            yield Point(
+                panel, self.label, "mean", x_axis, workers, y_axis, found.mean, low, high, _RANGE, found.n
+            )  # fmt: skip
+        for workers, found in self.published.items():
+            yield Point(panel, self.label, "published", x_axis, workers, y_axis, found.mean, n=found.n)
+
+
+def prepare(data: ItemData[SearchedSteps]) -> Panels[SearchLine]:
+    """The steps of every search of the finished runs."""
+    require_results(data)
+    first = {series.label: series.states[0].run for series in reversed(data.series)}
+    labels = list(dict.fromkeys(series.label for series in data.series))
+    styles = dict(zip(labels, distinct(style_of(first[label]) for label in labels), strict=True))
+    panels = []
+    for _, group in groupby(data.drawn, lambda series: series.name[0]):
+        of_panel = list(group)
+        title = f"ζ² = {of_panel[0].states[0].run.data.options['heterogeneity']:g}"
+        lines = [
+            SearchLine(series.legend, styles[series.label], found_steps(series), published_steps(data, series))
+            for series in of_panel
+        ]
+        panels.append(Panel(_AXIS, _STEPS, lines, title=title))
+    records = {each.n for panel in panels for line in panel.lines for each in line.published.values()}
+    shown = f"open: mean of published records of {counted(records, 'seed')}" if records else ""
+    setting = f"{data.scale} scale: mean of {data.seeds}, band: {_RANGE}"
+    return Panels(panels, " · ".join(filter(None, [setting, shown, data.absent])))
+
+
+def published_steps(data: ItemData, series: Series) -> dict[int, SeedValues]:
+    """The published steps of a series, of all seeds of which there are records, by number of workers."""
+    found: dict[int, list[float]] = {}
+    for value in data.published:
+        of_series = (value.experiment, value.series) == series.name and value.metric == "tuned_steps"
+        if of_series and value.at_workers and value.value is not None and value.scale == data.scale:
+            found.setdefault(value.at_workers, []).append(value.value)
+    return {workers: SeedValues.of(values) for workers, values in sorted(found.items())}
+
+
+def found_steps(series: Series) -> dict[int, SeedValues]:
+    """Our steps of a series, of all finished seeds, by number of workers."""
+    found: dict[int, list[float]] = {}
+    for result in series.results("finished"):
+        for workers, steps in zip(result.curve("searched_workers"), result.curve("tuned_steps"), strict=True):
+            found.setdefault(int(workers), []).append(float(steps))
+    return {workers: SeedValues.of(values) for workers, values in sorted(found.items())}
+
+
+def draw(panels: Panels[SearchLine], width: float) -> Figure:
+    """A panel per experiment, with one legend above them."""
+    figure, grid = new_panels(width, len(panels.panels), _HEIGHT, sharey=True)
+    for axes, panel in zip(grid.flat, panels.panels, strict=False):
+        for line in panel.lines:
+            _draw(axes, line)
+        axes.set(xscale="log", yscale="log", xlabel=_AXIS)
+        axes.set_title(panel.title)
+        axes.set_xticks(sorted({workers for line in panel.lines for workers in line.ours}))
+        axes.minorticks_off()
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        if axes in grid[:, 0]:
+            label_y(axes, _STEPS, _HEIGHT)
+    letter(grid.flat)
+    legend(figure, grid[0, 0], columns=4)
+    footnote(figure, panels.setting)
+    return figure
+
+
+def _draw(axes: Axes, line: SearchLine) -> None:
+    workers, found = list(line.ours), list(line.ours.values())
+    known = [(n, each) for n, each in zip(workers, found, strict=True) if each.finite]
+    x = [n for n, _ in known]
+    axes.plot(x, [each.mean for _, each in known], label=line.label, **line.style.line)
+    low, high = ([pick(each.values) for _, each in known] for pick in (min, max))
+    axes.fill_between(x, low, high, color=line.style.color, alpha=0.15, linewidth=0)
+    axes.plot(
+        list(line.published), [each.mean for each in line.published.values()], linestyle="", marker=line.style.marker,
+        markerfacecolor="none", markeredgecolor=line.style.color, markersize=7.5, markeredgewidth=0.8,
+    )  # fmt: skip

@@ -1,5 +1,0 @@
-"""The site of a scale: its papers, runs and audit on pages that link to one another."""
-
-from resync.report.site import report
-
-__all__ = ["report"]

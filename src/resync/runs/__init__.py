@@ -1,0 +1,1 @@
+"""One training: its settings, its start, its loop, what it measures and keeps."""

@@ -1,0 +1,99 @@
+"""Training losses of the workers between two evaluations, and the stop if one is NaN or infinite."""
+
+from math import nan
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from resync.workers.engine.transport import Transport
+
+_CHECKED_TOGETHER = 64
+"""Steps after which losses are checked, if nobody asks earlier: one by one it takes as long as a small layer."""
+
+
+class Diverged(Exception):
+    """A loss became infinite or NaN; every process raises it at the same step.
+
+    Attributes: `step` (completed steps) and `worker` at which it was first found; `worker` is None if it was found in
+    the evaluation of the consensus model.
+    """
+
+    def __init__(self, step: int, worker: int | None) -> None:
+        where = "in the evaluation of the consensus model" if worker is None else f"on worker {worker}"
+        super().__init__(f"the loss is not finite at step {step} {where}")
+        self.step = step
+        self.worker = worker
+
+
+class Losses:
+    """Sums the losses of k local workers on their device, so that adding never waits for it.
+
+    `further` metrics of the training batches are summed with them. `latest` are those of every local worker's last
+    gradient, [k, 1 + m], NaN before its first.
+    """
+
+    def __init__(self, num_local: int, device: torch.device, further: tuple[str, ...] = ()) -> None:
+        self.names = ("train_loss", *further)
+        self.sums = torch.zeros(num_local, len(self.names), dtype=torch.float64, device=device)
+        self.latest = torch.full_like(self.sums, nan)
+        self.count: float = 0
+        self.apart = False
+        self._first_bad = torch.zeros(num_local, dtype=torch.int64, device=device)
+        self._unchecked: list[tuple[int, Tensor]] = []
+
+    def add(self, losses: Tensor, step: int) -> None:
+        """Add the losses [k] of `step`, or [k, 1 + m] with m further metrics."""
+        self.latest = losses.view(self.sums.shape)
+        self.sums += self.latest
+        self.count += 1
+        self._unchecked.append((step, self.latest))
+        if len(self._unchecked) == _CHECKED_TOGETHER:
+            self._check_all()
+
+    def add_some(self, losses: dict[int, Tensor], step: int, share: float) -> None:
+        """Add the losses of a step that only the `share` of all workers has taken, by the index of the local ones."""
+        self.apart = True
+        for index, loss in losses.items():
+            self.latest[index] = loss.view(-1)
+            self.sums[index] += self.latest[index]
+            if not self.latest[index, 0].isfinite() and not self._first_bad[index]:
+                self._first_bad[index] = step
+        self.count += share
+
+    def check(self, transport: Transport) -> None:
+        """Raise Diverged on every process if any worker has had a loss that is NaN or infinite."""
+        self._check_all()
+        first_bad = transport.gather(self._first_bad)
+        bad = first_bad.nonzero().flatten()
+        if len(bad):
+            worker = int(bad[first_bad[bad].argmin()])
+            raise Diverged(int(first_bad[worker]), worker)
+
+    def _check_all(self) -> None:
+        """Find the first steps with a loss that is not finite among those of which it is not known."""
+        if self._unchecked:
+            steps, losses = zip(*self._unchecked, strict=True)
+            bad = ~torch.stack(losses)[:, :, 0].isfinite()
+            numbers = torch.tensor(steps, device=bad.device)[bad.int().argmax(0)]  # the first ones
+            self._first_bad = torch.where(bad.any(0) & (self._first_bad == 0), numbers, self._first_bad)
+            self._unchecked.clear()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The sums since the last evaluation, [k, 1 + m] under "workers", and the number of steps in them."""
+        latest = {"latest": self.latest.clone()} if self.apart else {}
+        return {"count": self.count, "workers": {"sum": self.sums.clone()} | latest}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.count = state["count"]
+        self.sums.copy_(state["workers"]["sum"])
+        if "latest" in state["workers"]:
+            self.latest.copy_(state["workers"]["latest"])
+
+    def take_means(self, transport: Transport) -> dict[str, float]:
+        """The means over all workers and steps since the last call, by metric; NaN without steps. Resets the sums."""
+        totals = transport.gather(self.sums).sum(0).tolist()
+        number = self.count * transport.num_workers
+        self.sums.zero_()
+        self.count = 0
+        return {name: total / number if number else nan for name, total in zip(self.names, totals, strict=True)}

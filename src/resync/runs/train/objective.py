@@ -1,0 +1,116 @@
+"""Training losses and metrics."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from resync.tasks.data import Dataset
+
+
+@dataclass(frozen=True)
+class Objective(ABC):
+    """The loss of a task, cross entropy, and its metrics. The forward pass is under autocast to `half`, if given."""
+
+    label_smoothing: float = 0.0
+    half: torch.dtype | None = None
+    training_metrics: ClassVar[tuple[str, ...]] = ()
+    """The names of what `training_loss` returns beside the loss."""
+
+    @property
+    def signatures(self) -> dict[str, str]:
+        """The exact definitions of metrics that exist in several versions, by metric."""
+        return {}
+
+    @abstractmethod
+    def loss(self, model: nn.Module, inputs: Any, targets: Any) -> Tensor:
+        """The training loss of a forward pass; a worker's loss is the mean over the forward passes of the step."""
+
+    def training_loss(self, model: nn.Module, inputs: Any, targets: Any) -> Tensor | tuple[Tensor, Tensor]:
+        """The same loss, and the `training_metrics` of the forward pass if there are any."""
+        return self.loss(model, inputs, targets)
+
+    def logits(self, model: nn.Module, inputs: Any) -> Tensor:
+        """The model's output in float32: [b, classes], or [n, T, vocabulary] for text."""
+        if self.half is None:
+            logits: Tensor = model(inputs)
+            return logits.float()
+        device = (inputs if isinstance(inputs, Tensor) else inputs[0]).device
+        with torch.autocast(device.type, self.half):
+            return model(inputs).float()
+
+    @abstractmethod
+    def sums(self, models: Sequence[nn.Module], data: Any, rank: int, world_size: int) -> Tensor:
+        """Sums over one process's validation samples, a row for each of n models: float64 [n, s].
+
+        The samples are read once for all models. Metrics follow from the sum of a row over all processes.
+        """
+
+    def test_sums(self, model: nn.Module, data: Any, rank: int, world_size: int) -> Tensor:
+        """Sums over one process's test samples, float64, which follow those of validation; empty without a test."""
+        return torch.empty(0, dtype=torch.float64)
+
+    @abstractmethod
+    def metrics(self, sums: Tensor) -> dict[str, float]:
+        """The metrics from the sums over all processes, by their names in `resync.runs.metrics.registry`."""
+
+
+@dataclass(frozen=True)
+class Classification(Objective):
+    """Cross entropy, top-1 and top-5 accuracy."""
+
+    training_metrics = "train_top1", "train_top5"
+
+    def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Mean training loss of a batch: inputs [b, ...], targets [b], or probabilities [b, classes]."""
+        return self._cross_entropy(self.logits(model, inputs), targets)
+
+    def training_loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """The same, and the percentages of samples with their most probable label first, and among the first five."""
+        logits = self.logits(model, inputs)
+        return self._cross_entropy(logits, targets), _accuracies(logits, targets, 1).squeeze(0)
+
+    def training_losses(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """The same of k workers, [k] and [k, 2], from inputs and targets [k, b, ...] and a model with such outputs."""
+        logits = self.logits(model, inputs)
+        workers, samples, _ = logits.shape
+        logits, targets = logits.flatten(0, 1), targets.flatten(0, 1)
+        losses = F.cross_entropy(logits, targets, label_smoothing=self.label_smoothing, reduction="none")
+        return losses.view(workers, samples).mean(1), _accuracies(logits, targets, workers)
+
+    def sums(self, models: Sequence[nn.Module], data: Dataset, rank: int, world_size: int) -> Tensor:
+        """Sum of the losses (without smoothing), labels found first and among five, samples, [n, 4]."""
+        total = next(models[0].parameters()).new_zeros(len(models), 4, dtype=torch.float64)
+        for inputs, targets in data.validation(rank, world_size):
+            for index, model in enumerate(models):
+                logits = self.logits(model, inputs)
+                found = _found(logits, targets).sum(0, dtype=total.dtype)
+                loss = F.cross_entropy(logits, targets, reduction="sum").to(total)
+                total[index] += torch.stack([loss, found[0], found.sum(), total.new_tensor(len(targets))])
+        return total
+
+    def metrics(self, sums: Tensor) -> dict[str, float]:
+        """Validation loss (nats), top-1 and top-5 accuracy (percent)."""
+        loss, first, five, samples = sums.tolist()
+        return {"val_loss": loss / samples, "val_top1": 100 * first / samples, "val_top5": 100 * five / samples}
+
+    def _cross_entropy(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(logits, targets, label_smoothing=self.label_smoothing)
+
+
+def _accuracies(logits: Tensor, targets: Tensor, workers: int) -> Tensor:
+    """For the samples of each worker, one worker's after another's: top-1 and top-5 accuracy in percent, [k, 2]."""
+    labels = targets.argmax(1) if targets.is_floating_point() else targets
+    found = _found(logits.detach(), labels).view(workers, len(labels) // workers, -1)
+    # Few operations, because every training step makes them: labels among the first 1, 2, ... 5.
+    among = found.sum(1, dtype=logits.dtype).cumsum(1)
+    return among[:, :: among.shape[1] - 1] * (100 / found.shape[1])
+
+
+def _found(logits: Tensor, targets: Tensor) -> Tensor:
+    """Whether each of the five largest logits (of all, if there are fewer) is the target's, largest first [b, 5]."""
+    return logits.topk(min(5, logits.shape[1])).indices == targets.unsqueeze(1)

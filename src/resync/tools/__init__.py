@@ -1,0 +1,1 @@
+"""What is typed and what is shown meanwhile."""

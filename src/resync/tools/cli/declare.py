@@ -1,0 +1,156 @@
+"""Declaration of the command line's verbs, each with a function, a help line and flags, and the common flags."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from resync.base.errors import UserError
+from resync.base.processes.garbage import all_kept
+from resync.papers.paper import Suite, load_suite
+from resync.runs.run import Run
+from resync.runs.run.run import SCALES, Resources
+
+Verb = Callable[[argparse.Namespace], int | None]
+GROUPS = {
+    "start": ("run", "status", "open", "new", "compare", "data", "doctor"),
+    "ask": ("list", "show", "audit", "plan", "time", "power", "diff"),
+    "share": ("archive", "redraw", "reference", "import"),
+    "plumbing, which the workflow calls": ("train", "launch", "rehearse", "collect", "render", "report", "schema"),
+}
+"""The verbs as `resync --help` lists them."""
+VERBS: dict[str, tuple[Verb, str, tuple[Flag, ...]]] = {}
+"""Function, help line and flags of each verb."""
+
+
+Flag = tuple[str, dict[str, Any]]
+"""A flag or argument of a verb, and its settings for argparse."""
+
+
+def flag(name: str, **settings: Any) -> Flag:
+    """The flag `name`, with the keyword arguments of argparse's `add_argument`."""
+    return name, settings
+
+
+def verb(text: str, *flags: Flag) -> Callable[[Verb], Verb]:
+    """Decorator that makes the function `_name` the verb `name` with this help line and these flags."""
+
+    def declare(function: Verb) -> Verb:
+        VERBS[function.__name__.removeprefix("_")] = function, text, flags
+        return function
+
+    return declare
+
+
+def _folder(name: str, default: str, text: str) -> Flag:
+    return flag(name, type=Path, default=Path(default), help=f"{text} (default: %(default)s)")
+
+
+_PAPERS = "paper_configs"
+CONFIGS = _folder("--configs", _PAPERS, "folder of the papers")
+RESULTS = _folder("--results", "results", "folder of the results")
+FIGURES = _folder("--figures", "figures", "folder of the figures")
+PAPER = flag("--paper", required=True, help="name of the paper, a folder in --configs; no other paper is read")
+ONE_PAPER = flag("--paper", help="only this paper; no other paper is read")
+SCALE = flag("--scale", choices=SCALES, default="smoke", help="scale of the runs (default: %(default)s)")
+PILOTS = flag("--pilots", action="store_true", help="the pilot runs instead of those that figures and claims read")
+JSON = flag("--json", action="store_true", help="print JSON")
+TRAINING = (
+    flag("--config", type=Path, required=True, help="the run's run.yaml"),
+    flag("--out", type=Path, required=True, help="folder for the run's results"),
+    flag(
+        "--set",
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change a setting for a trial, e.g. optimizer.weight_decay=0.05; may be given several times. Its results "
+        "say so, and no figure or audit shows them",
+    ),
+    flag(
+        "--timeout",
+        type=int,
+        default=Resources().timeout_seconds,
+        metavar="SECONDS",
+        help="time without a completed step after which a process exits (default: %(default)s)",
+    ),
+)
+"""Common flags of the verbs that train a run."""
+
+
+def runs_of(suite: Suite, options: argparse.Namespace) -> list[Run]:
+    """The runs named on the command line: scale, papers, experiments; with `--pilots`, the pilot runs.
+
+    Raises ValueError where there are none, and says at which scales there are.
+    """
+    declared = suite.pilots if getattr(options, "pilots", False) else suite.runs
+    papers = [options.paper] if options.paper else list(suite.papers)
+    chosen = [(paper, each) for paper in papers for each in getattr(options, "experiment", None) or [None]]
+
+    def runs_at(scale: str) -> list[Run]:
+        return [run for paper, experiment in chosen for run in declared(paper, scale, experiment)]
+
+    if found := runs_at(options.scale):
+        return found
+    kind = "pilot runs" if declared == suite.pilots else "runs"
+    elsewhere = " and ".join(scale for scale in SCALES if runs_at(scale))
+    raise UserError(f"--scale {options.scale}: no {kind} of {options.paper or 'any paper'}"
+                    + (f", allowed: {elsewhere}" if elsewhere else " at any scale"))  # fmt: skip
+
+
+def or_archive(results: Path, scale: str | None = None) -> Path:
+    """A folder of results, or the archive `reference` in it where it has no run of the scale, which is said."""
+    from resync.papers.archive.unpack import own_archive
+
+    archive = own_archive(results, scale)
+    if archive:
+        runs = f"of {scale} scale" if scale else "at any scale"
+        print(f"resync: {results}: no run {runs}: these are the results of {archive}", file=sys.stderr)
+    return archive or results
+
+
+def on_results(function: Verb) -> Verb:
+    """Decorator of a verb that reads results: those of the archive where the folder has none, unpacked meanwhile."""
+
+    @wraps(function)
+    def call(options: argparse.Namespace) -> int | None:
+        from resync.papers.archive.unpack import opened, scales_of
+
+        folder = or_archive(options.results, options.scale) if options.results.is_dir() else options.results
+        if folder == options.results:
+            return function(options)
+        with opened(folder, getattr(options, "paper", None) or "*") as results:
+            scale = options.scale or next(scale for scale in SCALES if scale in scales_of(folder))
+            changed = {"results": results, "archive": folder, "scale": scale}
+            return function(argparse.Namespace(**vars(options) | changed))
+
+    return call
+
+
+def _papers(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    return [file.parent.name for file in Path(getattr(parsed_args, "configs", "paper_configs")).glob("*/paper.yaml")]
+
+
+def _experiments(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    paper = getattr(parsed_args, "paper", None) or "*"
+    return [file.stem for file in Path(parsed_args.configs).glob(f"{paper}/experiments/*.yaml")]
+
+
+COMPLETED = {"--paper": _papers, "--experiment": _experiments, "paper": _papers, "what": _papers}
+"""What a shell offers for the values of some flags."""
+
+
+def suite_of(options: argparse.Namespace) -> Suite:
+    """The configuration of the paper named on the command line, or of all papers.
+
+    Raises ValueError where the papers, which an installed package does not have, are not in this folder.
+    """
+    if options.configs == Path(_PAPERS) and not options.configs.is_dir():
+        raise UserError(f"{_PAPERS}: not here, allowed: a clone of the repository, or another folder with --configs")
+    paper = getattr(options, "paper", None)
+    with all_kept():
+        return load_suite(options.configs, papers=[paper] if paper else None)

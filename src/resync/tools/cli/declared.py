@@ -1,0 +1,166 @@
+"""Verbs that say what is declared, and what has come out of it: here, or in the repository's own results."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from resync.base.errors import UserError
+from resync.base.files import read_json
+from resync.base.settings.errors import suggestion
+from resync.base.text_tables import aligned, json_text
+from resync.papers.paper import Suite
+from resync.papers.paper.claim import Claim
+from resync.papers.paper.paper import Paper
+from resync.runs.metrics.registry import METRICS
+from resync.runs.run import Run
+from resync.runs.run.run import SCALES
+from resync.tools.cli.declare import CONFIGS, JSON, PILOTS, SCALE, flag, runs_of, suite_of, verb
+
+REFERENCE = Path("results/reference")
+"""The repository's own archive."""
+
+
+@verb(
+    "list the papers, or what a paper has; checks every configuration file that it reads",
+    CONFIGS,
+    flag("paper", nargs="?", metavar="PAPER", help="its figures, tables and claims (default: all papers)"),
+    flag("--runs", action="store_true", help="the ids of its runs instead"),
+    SCALE, PILOTS,
+    flag("--json", action="store_true", help="with --runs: print JSON, with every setting"),
+)  # fmt: skip
+def _list(options: argparse.Namespace) -> None:
+    suite = suite_of(options)
+    if options.runs:
+        runs = runs_of(suite, options)
+        print(json_text([_describe(run) for run in runs]) if options.json else "\n".join(run.id for run in runs))
+        return
+    if options.paper:
+        lines = list(_of_paper(suite, suite.papers[options.paper]))
+    else:
+        lines = [("paper", "figures and tables", "claims", *(f"runs at {scale}" for scale in SCALES))]
+        for paper in suite.papers.values():
+            counts = (len(paper.items), len(paper.claims), *(len(suite.runs(paper.id, scale)) for scale in SCALES))
+            lines.append((paper.id, *map(str, counts)))
+    print("\n".join(aligned(lines, right=not options.paper)))
+
+
+def _describe(run: Run) -> dict[str, object]:
+    derived = {
+        "id": run.id,
+        "directory": str(run.directory),
+        "config_hash": run.hash,
+        "label": run.label,
+        "total_steps": run.total_steps,
+        "warmup_steps": run.warmup_steps,
+        "local_batch_size": run.local_batch_size,
+        "resources": run.resources.model_dump(),
+    }
+    return derived | run.model_dump(mode="json")
+
+
+def _of_paper(suite: Suite, paper: Paper) -> Iterator[tuple[str, ...]]:
+    yield "id", "at scale", "what"
+    for item in paper.items.values():
+        scales = (scale for scale in SCALES if item.id in suite.items(paper.id, scale))
+        yield f"{paper.id}/{item.id}", ", ".join(scales), item.title
+    for claim in paper.claims:
+        yield f"{paper.id}/{claim.id}", ", ".join(claim.scales), claim.statement
+
+
+@verb(
+    "show a figure, table, claim or run: what it is, where it lies, and what came out, here or in the repository's "
+    "own results",
+    CONFIGS, SCALE, JSON,
+    flag("id", metavar="ID", help="as `resync list PAPER` has them, or a run, as `resync list PAPER --runs` has them"),
+)  # fmt: skip
+def _show(options: argparse.Namespace) -> None:
+    options.paper, _, name = options.id.partition("/")
+    suite = suite_of(options)
+    paper = suite.papers[options.paper]
+    claims, runs = {claim.id: claim for claim in paper.claims}, {}
+    if name.count("/") == 2:
+        scales = dict.fromkeys((options.scale, *SCALES))
+        runs = {run.id: run for scale in reversed(scales) for run in suite.runs(paper.id, scale)}
+    if not name:
+        print("\n".join(_came_out(suite, paper.id, options.scale, claims)))
+    elif name in paper.items:
+        print("\n".join(_item(suite, paper, name, options.scale)))
+    elif name in claims:
+        print("\n".join([_declared(claims[name]), *_came_out(suite, paper.id, options.scale, [name])]))
+    elif options.id in runs:
+        run = runs[options.id]
+        print(json_text(_describe(run)) if options.json else "\n".join([run.to_yaml(), *_ended(run)]))
+    else:
+        known = [each.partition("/")[2] for each in runs] or [*paper.items, *claims]
+        raise UserError(
+            f"{paper.id}: found {name!r}, allowed: an id that `resync list {paper.id}` has{suggestion(name, known)}"
+        )
+
+
+def _ended(run: Run) -> Iterator[str]:
+    """Where the results of a run lie, its state, and the final values of its evaluation."""
+    from resync.runs.results.runs import state_of  # not at the top: it needs packages that a list does not
+
+    state = state_of(run, Path("results"))
+    yield f"results/{run.directory}: {state.status}{f', {state.reason}' if state.reason else ''}"
+    for name, value in state.result.summary["final"].items() if state.result else ():
+        yield f"{METRICS[name].title if name in METRICS else name}: {'NaN' if value is None else f'{value:.6g}'}"
+
+
+def _declared(claim: Claim) -> str:
+    return f"{claim.statement}\nsource ({claim.status}): {claim.source}"
+
+
+def _item(suite: Suite, paper: Paper, name: str, scale: str) -> Iterator[str]:
+    item = paper.items[name]
+    scales = [each for each in suite.scales if name in suite.items(paper.id, each)]
+    yield item.title
+    yield from filter(None, [item.caption])
+    yield f"kind {item.kind}, at {', '.join(scales)} scale; resync run {paper.id}/{name} --scale {scales[0]}"
+    for at in scales:
+        for folder in (Path("figures"), Path("figures/reference")):
+            file = drawn_file(suite, at, f"{paper.id}/{name}", folder)
+            yield from (str(each) for each in (file, file.with_suffix(".png")) if each.exists())
+    named = [claim.id for claim in paper.claims if claim.item == name]
+    yield from _came_out(suite, paper.id, scale, named)
+
+
+def _came_out(suite: Suite, paper: str, scale: str, names: Collection[str]) -> Iterator[str]:
+    """A line for each of the claims of which an audit has an effect, of yours and of the repository's own."""
+    # Not at the top: they need SciPy, as a list does not.
+    from resync.papers.audit.in_words import with_verdict
+    from resync.papers.audit.score import is_tested
+
+    own = Path("results", scale, paper, "audit.json")
+    audits = {f"{scale} scale, your runs": claims_of(own)}
+    audits |= {f"{at} scale, the repository's own runs": claims for at, claims in archived(paper).items()}
+    for title, claims in audits.items():
+        at = title.partition(" ")[0]
+        tested = [
+            each
+            for each in claims
+            if each["id"] in names and at in each["scales"] and (is_tested(each) or each["effects"])
+        ]
+        if tested:
+            yield f"\n{title}:"
+            yield from map(with_verdict, tested)
+
+
+def drawn_file(suite: Suite, scale: str, name: str, figures: Path) -> Path:
+    """The file of a figure or table `paper/item` that is made to be looked at."""
+    paper, _, item = name.partition("/")
+    return figures / scale / paper / f"{item}{'.pdf' if suite.papers[paper].is_figure(item) else '.md'}"
+
+
+def archived(paper: str | None = None) -> dict[str, list[Mapping[str, Any]]]:
+    """The claims of a paper, or of all, in the repository's own audits, by scale."""
+    found = {file.parent.name: list(claims_of(file)) for file in sorted(REFERENCE.glob("*/audit.json"))}
+    return {scale: [each for each in claims if paper in (None, each["paper"])] for scale, claims in found.items()}
+
+
+def claims_of(file: Path) -> Sequence[Mapping[str, Any]]:
+    """The claims of an `audit.json`; none of one that is not there."""
+    return read_json(file)["claims"] if file.exists() else ()

@@ -1,5 +1,0 @@
-"""Training of one run: the loop, evaluation, checkpoints and logs."""
-
-from resync.train.run import train
-
-__all__ = ["train"]

@@ -1,0 +1,196 @@
+"""Computation of gradients and steps: forward and backward passes, micro-batches, loss scale, clipping, optimizer.
+
+The engine here, `serial`, is a plain loop over the workers of the process. Other engines override parts of it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.optim import Optimizer
+
+from resync.base.errors import UserError
+from resync.workers.engine import optimizer_state
+from resync.workers.engine.gradients import Gradients
+from resync.workers.engine.loss_scale import LossScales
+from resync.workers.engine.members import Members
+from resync.workers.engine.workers import Workers
+
+LossFunction = Callable[[nn.Module, Any, Any], Tensor | tuple[Tensor, Tensor]]
+"""(model, inputs, targets) -> mean loss of one forward pass, or that and m further means [m], which are only logged."""
+
+
+class Engine:
+    """Computes the gradient of every local worker on its own batch, and steps the optimizer over all of them.
+
+    The gradient of a worker is the mean over its members. This process takes `micro_batches` forward passes for each
+    of its workers, equally many for each member; `before_gradient(index, member, step)` is called before those of a
+    member of local worker `index`. BatchNorm's running statistics are those of member 0, as with torch's DDP.
+    `loss_scales` are given if the forward pass is in fp16; gradients of a worker with an L2 norm above `clip_norm` are
+    scaled down to it.
+    """
+
+    name: ClassVar[str] = "serial"
+    averages_gradients = False
+    """Whether the gradients are already averaged over all workers."""
+    state_format = "an optimizer over the workers' rows"
+    """Engines with the same format can continue from each other's state."""
+
+    def __init__(
+        self,
+        workers: Workers,
+        optimizer: Optimizer,
+        loss: LossFunction,
+        *,
+        members: Members | None = None,
+        micro_batches: int = 1,
+        clip_norm: float | None = None,
+        loss_scales: LossScales | None = None,
+        before_gradient: Callable[[int, int, int], object] = lambda index, member, step: None,
+    ) -> None:
+        self.workers = workers
+        self.optimizer = optimizer
+        self.loss = loss
+        self.members = members or Members(num_workers=1)
+        self.micro_batches = micro_batches
+        self.clip_norm = clip_norm
+        self.loss_scales = loss_scales
+        self.before_gradient = before_gradient
+        self.forwards: list[nn.Module] = list(workers.models)
+
+    @cached_property
+    def _in_rows(self) -> list[Gradients]:
+        """What puts the gradients of each local worker into its row."""
+        return [Gradients(self.workers.gradient_places(index)) for index in range(self.workers.num_local)]
+
+    def compile(self, mode: str) -> None:
+        """Compile the forward and backward passes of every worker with torch.compile; evaluation is not compiled."""
+        self.forwards = [torch.compile(forward, mode=mode) for forward in self.forwards]
+
+    def gradient_of(self, index: int, inputs: Any, targets: Any, step: int) -> Tensor:
+        """Fill the row of one local worker, whose inputs and targets these are; returns its loss, [1] or [1, 1 + m]."""
+        return self.members.mean_(self._gradient(index, inputs, targets, step).unsqueeze(0))
+
+    def gradients(self, inputs: Sequence[Any], targets: Sequence[Any], step: int = 0) -> Tensor:
+        """Fill `workers.grads` with the gradient of each worker's mean loss; returns the losses [k].
+
+        If the loss function gives m further means, they follow each loss: [k, 1 + m]. The inputs and targets of a
+        worker, of which a process has the share of its members, are tensors [b, ...], which go through the model in
+        `micro_batches` equal parts, or lists with one entry per part. A loss is NaN if no loss scale gave a finite
+        gradient.
+        """
+        batches = enumerate(zip(inputs, targets, strict=True))
+        losses = [self._gradient(index, *batch, step) for index, batch in batches]
+        return self.members.mean_(torch.stack(losses) if len(losses) > 1 else losses[0].unsqueeze(0))
+
+    def gradient_norms(self) -> Tensor:
+        """The L2 norms of the local workers' gradients before clipping, [k]; NaN if unknown here."""
+        return torch.linalg.vector_norm(self.workers.grads, dim=1)
+
+    def step(self, lr: float) -> None:
+        if self.clip_norm:
+            self.workers.clip_gradients(self.clip_norm)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.step()
+
+    def share_buffers(self) -> None:
+        """Give every process of a worker the buffers of member 0, for evaluation. Collective."""
+        for model in self.workers.models:
+            self.members.share_(model.buffers())
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the optimizer and the loss scales; under "workers" tensors with one row per worker."""
+        own, shared = optimizer_state.save(self.optimizer, self.workers)
+        scales = self.loss_scales.state_dict() if self.loss_scales else {}
+        return {"format": self.state_format, "shared": shared, "workers": own | scales}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned, after the rows. Raises ValueError for a state in another format."""
+        optimizer_state.load(self.optimizer, self.workers, self._fields_of_workers(state), state["shared"])
+
+    def collecting(self, index: int) -> AbstractContextManager[Any]:
+        """The context in which the backward passes of a local worker fill its row of `workers.grads`."""
+        return self._in_rows[index].collecting()
+
+    def incomplete(self) -> AbstractContextManager[Any]:
+        """The context of a micro-batch that is not the last one of its step."""
+        return nullcontext()
+
+    def backpropagate(self, loss: Tensor) -> None:
+        loss.backward()
+
+    def average_in_replica(self, gradient: Tensor) -> None:
+        """Average a worker's gradient over its processes, in place, after the backward passes."""
+        self.members.mean_(gradient)
+
+    def _fields_of_workers(self, state: dict[str, Any]) -> dict[str, Tensor]:
+        """What a state has under "workers", without the loss scales, which are restored."""
+        if state["format"] != self.state_format:
+            found = f"found a state of {state['format']}, allowed: {self.state_format}"
+            raise UserError(f"engine {self.name}: {found}; continue with the engine that started the run")
+        own = dict(state["workers"])
+        if self.loss_scales:
+            self.loss_scales.load_state_dict({name: own.pop(name) for name in self.loss_scales.state_dict()})
+        return own
+
+    def _gradient(self, index: int, inputs: Any, targets: Any, step: int) -> Tensor:
+        gradient = self.workers.grads[index]
+
+        def take(scale: float) -> Tensor:
+            with self.collecting(index):
+                loss = self._backward(index, inputs, targets, scale, step)
+            self.average_in_replica(gradient)
+            return loss
+
+        return self.loss_scales.unscaled(index, gradient, take) if self.loss_scales else take(1.0)
+
+    def _backward(self, index: int, inputs: Any, targets: Any, scale: float, step: int) -> Tensor:
+        """Add the gradient of `scale` times the mean loss of one worker to its row; returns the unscaled loss.
+
+        Further means of the loss function follow it.
+        """
+        if self.micro_batches == 1:
+            x, y = (each if isinstance(each, Tensor) else each[0] for each in (inputs, targets))
+            return self._pass(index, x, y, scale, step, self.members.first, 0)
+        total = torch.zeros_like(self.workers.rows[0, 0])
+        parts = zip(_parts(inputs, self.micro_batches), _parts(targets, self.micro_batches), strict=True)
+        for number, (x, y) in enumerate(parts):
+            member, part = divmod(number, self.micro_batches // self.members.num_local)
+            with nullcontext() if number + 1 == self.micro_batches else self.incomplete():
+                total = total + self._pass(index, x, y, scale, step, self.members.first + member, part)
+        return total
+
+    def _pass(self, index: int, x: Any, y: Any, scale: float, step: int, member: int, part: int) -> Tensor:
+        """The same for one micro-batch, number `part` of its member."""
+        if part == 0:
+            self.before_gradient(index, member, step)
+        with nullcontext() if member == 0 else untracked(self.workers.models[index]):
+            found = self.loss(self.forwards[index], x, y)
+            loss, *means = found if isinstance(found, tuple) else (found,)
+            if self.micro_batches > 1:
+                loss, means = loss / self.micro_batches, [mean / self.micro_batches for mean in means]
+            self.backpropagate(loss if scale == 1 else loss * scale)
+        return torch.cat([loss.detach().view(1), *means]) if means else loss.detach()
+
+
+@contextmanager
+def untracked(model: nn.Module) -> Iterator[None]:
+    """Within the block, training passes through the model leave BatchNorm's running statistics alone."""
+    layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm) and layer.track_running_stats]
+    for layer in layers:
+        layer.track_running_stats = False
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.track_running_stats = True
+
+
+def _parts(samples: Any, number: int) -> Sequence[Any]:
+    """Equal parts of a tensor [b, ...]; a list already consists of its parts."""
+    return samples.chunk(number) if isinstance(samples, Tensor) else samples

@@ -1,0 +1,47 @@
+"""SNOO: Nesterov momentum on what a round of data-parallel steps has changed, without averaging models."""
+
+import torch
+
+from resync.workers.sync.algorithm import Training
+from resync.workers.sync.options import outer
+from resync.workers.sync.outer import outer_step_
+from resync.workers.sync.rounds import Rounds
+
+
+class SNOOAlgorithm(Rounds):
+    """Step-K Nesterov outer optimizer (Kallusky et al. 2025, arXiv 2510.15830).
+
+        for every round of H steps, which starts at x:
+            H optimizer steps from x to w, on gradients averaged over all workers
+            D = x - w
+            b = momentum b + D;   x = x - lr (D + momentum b)
+
+    Workers stay equal, so the outer step needs no message; with one worker there is none at all. The paper is about one
+    worker; several are one replica with data parallelism, as in the record of modded-nanogpt. Evaluation is at w, the
+    fast weights, also within a round. MuLoCo with one worker (Thérien et al. 2025) is SNOO with Muon inside, Lookahead
+    (Zhang et al. 2019) is SNOO without momentum.
+    """
+
+    per_worker = ("anchor", "buffer")
+
+    def __init__(self, training: Training, options: outer.SNOO) -> None:
+        super().__init__(training, options.rule)
+        self.options = options
+        self.anchor = self.rows.clone()
+        self.buffer = torch.zeros_like(self.anchor)
+
+    def after_backward(self) -> None:
+        self.average_gradients()
+
+    @torch.no_grad()
+    def end_round(self) -> None:
+        """Take the outer step, unless the training ends before it is due."""
+        given = self.options
+        if given.interval and (self.steps - 1) % given.interval:
+            return
+        change = self.anchor - self.rows
+        outer_step_(self.anchor, self.buffer, change, lr=given.lr, momentum=given.momentum, nesterov=given.nesterov)
+        self.rows.copy_(self.anchor)
+
+
+build = SNOOAlgorithm

@@ -9,7 +9,7 @@
 #                               after Ctrl-C (KILLS=200 SEED=0); `make test-all` does it with 20 kills
 #   make bench                  measures the project beside its peers (ONLY=synchronisation,loading)
 #   make docs                   the pages of docs/ as a site with search, and a reference: dist/docs/index.html
-#   make trainers               installs Hugging Face's and Lightning's trainers, for the tests of these
+#   make trainers               installs Hugging Face's and Lightning's trainers and torchft, for the tests beside these
 #   make test-gpu               the tests that need a GPU, with any Python that has torch and pytest (PYTHON=...)
 #   make reproduce TORCH=cpu    the same, installed without CUDA, on a laptop or in a container
 

@@ -26,7 +26,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # Top down: a wing imports wings that come after it, none before, and nothing that is for users.
 WINGS = ["tools", "papers", "runs", "tasks", "workers", "base"]
 FOR_USERS = {"__init__", "__main__", "library", "integrations"}
-TRAINERS = ("transformers", "lightning")
+TRAINERS = ("transformers", "lightning", "peers")
 """The extras of resync.integrations, which have a lock of their own."""
 LOCKS = ("requirements.lock", *(f"requirements-{extra}.lock" for extra in ("ffcv", "slurm", "trainers")))
 WITHOUT_TORCH = {

@@ -14,9 +14,8 @@ PAGES = ["README.md", "PACKAGE.md", "CONTRIBUTING.md", "docs/*.md", "workflow/pr
 OUTPUT = ("", "text")
 """The languages of blocks that show what a program prints, or a picture made of letters."""
 RUN = {
-    "README.md: make reproduce": ".ci/run",
+    "README.md: git clone": ".ci/run",
     "README.md: import resync": "tests/training/test_documentation.py",
-    "README.md: @software": "tests/test_repository.py",
     "PACKAGE.md: import torch": "tests/training/test_documentation.py",
     "docs/cost.md: resync plan": "tests/test_code_blocks.py",
     "docs/data.md: # src/resync/tasks/data/leaves.yaml": "tests/training/test_new_data_set.py",

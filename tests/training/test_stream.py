@@ -283,14 +283,18 @@ def test_runs_agree_over_processes_and_after_an_interruption(tmp_path: Path):
 
 @pytest.mark.parametrize(("height", "width"), [(60, 90), (40, 500), (500, 40)])
 def test_training_crops_are_torchvisions_bit_by_bit(height: int, width: int):
-    """Also of images so long that ten draws may not fit, and are then cropped in the centre."""
+    """Also of images so long that ten draws may not fit, and are then cropped in the centre.
+
+    Without AVX2 torchvision resizes in float32 and rounds, so that a value may be another by 1.
+    """
+    off = 0 if torch.backends.cpu.get_cpu_capability().startswith("AVX") else 1
     image = torch.randint(256, (height, width, 3), dtype=torch.uint8).permute(2, 0, 1)
     theirs = v2.Compose([v2.RandomResizedCrop(32, antialias=True), v2.RandomHorizontalFlip()])
     for seed in range(60):
         torch.manual_seed(seed)
         expected, after = theirs(image), torch.rand(())
         torch.manual_seed(seed)
-        assert torch.equal(TrainingTransform(32)(image), expected)
+        assert (TrainingTransform(32)(image).int() - expected.int()).abs().max() <= off
         assert torch.equal(torch.rand(()), after)
 
 

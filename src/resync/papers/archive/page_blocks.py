@@ -21,8 +21,8 @@ from resync.base.text_tables import markdown, markdown_text, pipe_table
 from resync.papers.archive.build import ENVIRONMENT, ArchiveFolders
 from resync.papers.archive.page_claims import claims
 from resync.papers.archive.unpack import scales_of
-from resync.papers.audit.score import STATUSES, claims_of_papers, counted_in_words
-from resync.papers.audit.verdicts import VERDICTS
+from resync.papers.audit.score import claims_of_papers, counted_in_words
+from resync.papers.audit.verdicts import AGREES, FAILURES, OPEN
 from resync.papers.paper import Suite
 from resync.papers.plan.forecast import Forecast, forecast, nodes_of
 from resync.papers.plan.network import LINKS
@@ -45,7 +45,7 @@ def fill(page: Path, suite: Suite, place: ArchiveFolders) -> str:
         make, arguments = BLOCKS[found["name"]], found["arguments"].split()
         if bool(arguments) != (make is claims):
             raise UserError(f"<!--results: {found['name']}: arguments are for claims, as in mini/sgp sgp_4_accuracy")
-        where = (page.parent,) if make is items_by_scale else ()
+        where = (page.parent,) if make in (papers, items_by_scale) else ()
         return "\n".join([found[1], *make(suite, place, *where, *arguments), "", found[4]])
 
     return _BLOCK.sub(block, page.read_text(encoding="utf-8"))
@@ -62,22 +62,40 @@ def outdated(pages: Iterable[Path], suite: Suite, place: ArchiveFolders) -> Iter
 
 
 def status(suite: Suite, place: ArchiveFolders) -> Iterator[str]:
-    """How far the suite is, in counts: figures and tables, and what came of claims of papers and published numbers."""
-    whole, parts = [], []
+    """How far the suite is, in counts, by scale: figures and tables, and what came of claims of papers."""
+    lines = []
     rows = coverage(suite, place.figures)
     for scale in scales_of(place.archive):
         found, runs = read_json(place.archive / scale / "audit.json"), read_json(place.archive / scale / ENVIRONMENT)
         said = counted_in_words(claims_of_papers(found["claims"], scale))
-        whole.append((f"{scale}, {runs['runs']:,} runs", of_all(rows)[scale].text, said))
-        score = found["score"]
-        of = {f"{status} claims": score["claims"][status] for status in STATUSES}
-        of |= {f"{status} claims, exploratory": score["exploratory"][status] for status in STATUSES}
-        of |= {"numbers": score["numbers"]}
-        parts += [(f"{scale}: {name}", *(f"{found[word]:,}" if word in found else "0" for word in VERDICTS))
-                  for name, found in of.items() if found]  # fmt: skip
-    yield from markdown(["scale", "figures, tables", "claims of papers"], whole, "lrl")
-    yield ""
-    yield from markdown(["of papers", *VERDICTS], parts, "lrrrrr")
+        lines.append((f"{scale}, {runs['runs']:,} runs", of_all(rows)[scale].text, said))
+    yield from markdown(["scale", "figures, tables", "claims of papers"], lines, "lrl")
+
+
+def papers(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterator[str]:
+    """A row per paper: what came of its numbers and claims, at all scales together, and a figure."""
+    scores = [read_json(place.archive / scale / "audit.json")["score"]["papers"] for scale in scales_of(place.archive)]
+    rows, lines = coverage(suite, place.figures), []
+    for paper in suite.papers.values():
+        found = [score[paper.id] for score in scores if paper.id in score]
+        claims = [counts for each in found for of in ("claims", "exploratory") for counts in each[of].values()]
+        figures = relpath(place.figures, folder)
+        drawn = (
+            f"[{row.item.id}]({figures}/{cell.scale}/{paper.id}/{row.item.id}.svg)"
+            for row in rows
+            for cell in row.cells
+            if (row.paper, cell.state) == (paper.id, DRAWN) and paper.is_figure(row.item.id)
+        )
+        name = f"[{markdown_text(paper.name)}](https://arxiv.org/abs/{paper.arxiv})" if paper.arxiv else paper.name
+        lines.append((name, _decided(each["numbers"] for each in found), _decided(claims), next(drawn)))
+    yield from pipe_table(["agree / do not / open", "numbers", "claims", "a figure"], lines, "lrrl")
+
+
+def _decided(counts: Iterable[Mapping[str, int]]) -> str:
+    """How many agree, do not, and are open."""
+    counts = list(counts)
+    of = ((AGREES,), FAILURES, (OPEN,))
+    return " / ".join(f"{sum(found.get(word, 0) for found in counts for word in words)}" for words in of)
 
 
 def items_by_scale(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterator[str]:
@@ -138,6 +156,7 @@ def _prediction(item: Forecast) -> tuple[str, str, str, str]:
 
 BLOCKS: Mapping[str, Callable[..., Iterator[str]]] = {
     "status": status,
+    "papers": papers,
     "items": items_by_scale,
     "claims": claims,
     "predictions": predictions,

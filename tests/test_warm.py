@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -54,12 +55,12 @@ CLIENT = "import sys; from resync.base.processes import warm_client; sys.exit(wa
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[subprocess.Popen]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen]:
     """A warm process with the verb above, which ends well when its input does and deletes its folder."""
-    folder = tmp_path / "own"
-    folder.mkdir()
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))  # that of the test may be too long for the address of a socket
+    monkeypatch.setenv(warm_client.ADDRESS, f"{folder}/socket")
     with subprocess.Popen([sys.executable, "-c", SERVER, str(folder)], stdin=subprocess.PIPE) as server:
-        until((folder / "socket").exists)
+        until((folder / "socket").exists, psutil.Process(server.pid))
         yield server
         assert server.stdin
         server.stdin.close()
@@ -68,7 +69,7 @@ def server(tmp_path: Path) -> Iterator[subprocess.Popen]:
 
 
 def client(folder: Path, *arguments: str) -> subprocess.Popen:
-    environment = os.environ | {warm_client.ADDRESS: f"{folder}/own/socket", "GREETING": "hello"}
+    environment = os.environ | {"GREETING": "hello"}
     environment.pop("SLURM_JOB_ID", None)
     command = [sys.executable, "-c", CLIENT, "verb", *arguments]
     pipe = subprocess.PIPE
@@ -103,7 +104,7 @@ def test_a_job_is_asked_to_end_with_its_client_and_with_the_server(victim, serve
         assert job.returncode != 0
     if victim != "server":
         with socket.socket(socket.AF_UNIX) as vanishing:  # and a malformed request ends its own fork only
-            vanishing.connect(f"{tmp_path}/own/socket")
+            vanishing.connect(os.environ[warm_client.ADDRESS])
             vanishing.sendall(b"\ngarbage\n")
         assert client(tmp_path, "0").wait(120) == 0
 
@@ -123,10 +124,10 @@ def test_a_client_passes_ctrl_c_on_and_does_not_wait_after_the_second_one(stays,
             os.kill(int(started.name.removeprefix("started")), signal.SIGKILL)
 
 
-def test_nothing_is_delegated_without_a_warm_process_or_to_another_machine(tmp_path, monkeypatch):
+def test_nothing_is_delegated_without_a_warm_process_or_to_another_machine(monkeypatch):
     monkeypatch.delenv(warm_client.ADDRESS, raising=False)
     assert warm_client.delegate(["render"]) is None
-    monkeypatch.setenv(warm_client.ADDRESS, str(tmp_path / "nothing"))
+    monkeypatch.setenv(warm_client.ADDRESS, "/nowhere/socket")
     assert warm_client.delegate(["render"]) is None
     assert warm_client.delegate([]) is None
 
@@ -205,7 +206,7 @@ rule fails:
 
 def test_snakemakes_executor_asks_the_warm_process_for_verbs(server, tmp_path):
     """Whose forks have no parent among Snakemake's processes; everything else is done by a shell."""
-    environment = os.environ | {warm_client.ADDRESS: f"{tmp_path}/own/socket", "GREETING": "hello"}
+    environment = os.environ | {"GREETING": "hello"}
     environment.pop("SLURM_JOB_ID", None)
 
     def snakemake(target: str, word: str) -> subprocess.CompletedProcess:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import psutil
 import pytest
 
-LIMIT = 1000
+LIMIT = 300
 """Seconds after which a test fails that waits; less than the limit of a whole test."""
 
 

@@ -28,7 +28,7 @@ from resync.base.processes.warm_client import ADDRESS
 
 SLOW = ("resync.runs.train", "torch._dynamo", "pandas", "matplotlib.pyplot", "matplotlib.backends.backend_pdf")
 """What takes seconds to import, and would at first be imported by several jobs at a time."""
-SERVE = "from resync import cli; from resync.base.processes import warm; warm.serve(cli.main, *warm.SLOW)"
+SERVE = "from resync.base.processes import warm; from resync.tools import cli; warm.serve(cli.main, *warm.SLOW)"
 """The program of the warm process; its arguments are a listening socket and a folder."""
 
 

@@ -33,6 +33,8 @@ METRICS = f"{SOURCE}/runs/metrics/registry.py"
 """Titles, units and tolerances."""
 PLANNING = ("plan", "exchanges", "formulas", "models/options", "sync/options")
 """The folders of what is computed from a configuration alone."""
+_SHARED = (f"{SOURCE}/runs/results/seed_values.py", f"{SOURCE}/base/text_tables.py")
+"""What all kinds of figures and tables use of other rooms."""
 TARGETS = ("all", "plan", "rehearse", "audit", "report")
 """The targets beside the papers and the files."""
 
@@ -154,7 +156,7 @@ class Targets:
         """The source files that draw an item: its kind, what all share, cost models, formulas, forms of numbers."""
         others = set(KindOptions.names()) - {self._item(paper, item).kind}
         drawing = [file for file in code("render", "render/options") if Path(file).stem not in others]
-        return [*drawing, *code(*PLANNING), METRICS, f"{SOURCE}/results/seed_values.py", f"{SOURCE}/text_tables.py"]
+        return [*drawing, *code(*PLANNING), METRICS, *_SHARED]
 
     def item_text(self, paper: str, item: str) -> str:
         """The configuration of an item, of the runs that it shows, and of the values published for them."""

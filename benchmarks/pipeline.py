@@ -26,17 +26,17 @@ def benchmark(smallest: bool = False) -> Benchmark:
     runs = f"{series * seeds:,} runs"
     place = tempfile.TemporaryDirectory(prefix="resync-pipeline-")
     folder = place.name
-    made = ["--configs", f"{folder}/configs", "--results", f"{folder}/results", "--paper", "made"]
+    made = ["--configs", f"{folder}/configs", "--results", f"{folder}/results", "made"]
     render = [*RESYNC, "render", "--figures", f"{folder}/figures"]
     cases = {
         "dry run of all papers": [[*SNAKEMAKE, "-n", "--config", "scale=paper"]],
         "plan of all papers": [[*RESYNC, "plan", "--scale", "paper"]],
         f"collect {runs}": [[*RESYNC, "collect", *made]],
         f"audit {runs}": [[*RESYNC, "audit", *made]],
-        f"draw {runs}": [[*render, *made, "--item", _made_results.ITEM]],
+        f"draw {runs}": [[*render, *made[:-1], f"made/{_made_results.ITEM}"]],
         "one figure again": [
             [*SNAKEMAKE, "-n", "--config", "scale=paper", "--", FIGURE],
-            [*render, "--results", f"{folder}/results", "--paper", "qsr", "--scale", "paper", "--item", "h_vit"],
+            [*render, "--results", f"{folder}/results", "qsr/h_vit", "--scale", "paper"],
         ],
     }
     limits = (15, 8, 60, 60, 60, 5, 2)

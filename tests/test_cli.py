@@ -12,6 +12,7 @@ from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
+import yaml
 
 from resync.base.errors import UserError
 from resync.base.processes.exit_code import exit_code
@@ -83,9 +84,9 @@ def files_read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     [
         ["list", "qsr"],
         ["show", "qsr/fig5"],
-        ["plan", "--paper", "qsr"],
-        ["status", "--results", ".", "--paper", "qsr"],
-        ["audit", "--results", ".", "--paper", "qsr"],
+        ["plan", "qsr"],
+        ["status", "--results", ".", "qsr"],
+        ["audit", "--results", ".", "qsr"],
     ],
     ids=lambda verb: verb[0],
 )
@@ -104,7 +105,7 @@ def test_each_file_is_read_once_and_none_for_an_unknown_paper(files_read: list[P
     assert len(files_read) == len(set(files_read)) == len(list(Path(CONFIGS).rglob("*.yaml")))
     files_read.clear()
     capsys.readouterr()
-    assert main(["plan", "--configs", CONFIGS, "--paper", "qsrr"]) == 2
+    assert main(["plan", "--configs", CONFIGS, "qsrr"]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert re.fullmatch(r"resync: error: paper: found 'qsrr', allowed: .*\bqsr\b.*; did you mean 'qsr'\?", line)
     assert all(path.parts[0] == "scales" for path in files_read)
@@ -117,10 +118,28 @@ def test_list_has_every_run_as_an_object(capsys: pytest.CaptureFixture[str]):
     assert len({run["id"] for run in runs}) == len(runs)
 
 
+def test_a_list_as_json_has_what_the_table_has(capsys: pytest.CaptureFixture[str]):
+    found = {}
+    for of in ("", "qsr", "qsr/fig5"):
+        assert main(["list", "--configs", CONFIGS, "--json", *of.split()]) == 0
+        found[of] = {each["id"]: each for each in json.loads(capsys.readouterr().out)}
+    assert found[""]["qsr"]["runs"]["smoke"] > 0
+    assert len(found["qsr"]) == found[""]["qsr"]["items"] + found[""]["qsr"]["claims"]
+    assert list(found["qsr/fig5"]) == ["qsr/fig5"]
+
+
+def test_a_figure_stands_for_its_runs(capsys: pytest.CaptureFixture[str]):
+    shown = {}
+    for of in ("qsr", "qsr/fig5"):
+        assert main(["plan", of, "--configs", CONFIGS, "--scale", "paper", "--json"]) == 0
+        shown[of] = {entry["run"].rpartition("/")[0] for entry in json.loads(capsys.readouterr().out)}
+    assert shown["qsr/fig5"] == {"qsr/vit_b16_b4096/h4", "qsr/vit_b16_b4096/qsr_h4"} < shown["qsr"]
+
+
 def test_plan_has_the_published_schedule_exactly_and_names_missing_data(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.setenv("RESYNC_DATA", str(tmp_path))
     monkeypatch.delenv("RESYNC_PREPARED", raising=False)
-    assert main(["plan", "--configs", CONFIGS, "--paper", "qsr", "--scale", "paper", "--json"]) == 0
+    assert main(["plan", "--configs", CONFIGS, "qsr", "--scale", "paper", "--json"]) == 0
     out, err = capsys.readouterr()
     [line] = err.splitlines()
     assert line.startswith(f"resync: data imagenet1k missing: not prepared in {tmp_path}/prepared; ")
@@ -132,28 +151,28 @@ def test_plan_has_the_published_schedule_exactly_and_names_missing_data(tmp_path
 
 
 def test_plan_sums_over_papers(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["plan", "--configs", CONFIGS, "--paper", "qsr", "--json", "--by", "paper"]) == 0
+    assert main(["plan", "--configs", CONFIGS, "qsr", "--json", "--by", "paper"]) == 0
     [paper] = json.loads(capsys.readouterr().out)
-    assert main(["plan", "--configs", CONFIGS, "--paper", "qsr", "--write", str(tmp_path / "plan")]) == 0
+    assert main(["plan", "--configs", CONFIGS, "qsr", "--write", str(tmp_path / "plan")]) == 0
     runs = json.loads((tmp_path / "plan.json").read_text())
     assert (paper["name"], paper["runs"]) == ("qsr", len(runs))
     assert paper["flops"] == sum(run["flops"] for run in runs) > 0
     text = (tmp_path / "plan.md").read_text()
     assert re.findall(r"^## By (\w+)$", text, re.MULTILINE) == ["paper", "experiment", "run"]
     assert all(run["run"] in text for run in runs)
-    assert main(["plan", "--configs", CONFIGS, "--paper", "qsr"]) == 0
+    assert main(["plan", "--configs", CONFIGS, "qsr"]) == 0
     assert re.findall(r"^(paper|experiment|run) ", capsys.readouterr().out, re.MULTILINE) == ["paper", "experiment"]
 
 
 def test_time_is_calibrated_on_the_published_hours(capsys: pytest.CaptureFixture[str]):
     network = ["--network", "ethernet_25g"]
-    assert main(["time", "--configs", CONFIGS, "--paper", "qsr", "--scale", "paper", "--json", *network]) == 0
+    assert main(["time", "--configs", CONFIGS, "qsr", "--scale", "paper", "--json", *network]) == 0
     times = {time["run"].split("/", 1)[1].rpartition("/")[0]: time for time in json.loads(capsys.readouterr().out)}
     qsr, local = times["vit_b16_b4096/qsr_h4"], times["vit_b16_b4096/h4"]
     assert (qsr["basis"], round(qsr["hours"], 2), qsr["published_status"]) == ("fitted", 20.2, "verified")
     assert (local["basis"], round(local["hours"], 2), local["steps"]) == ("predicted", 21.26, 93_600)
     assert round(local["communication_seconds"] / 3600, 2) == 1.81
-    assert main(["time", "--configs", CONFIGS, "--paper", "qsr", "--scale", "smoke", *network]) == 2
+    assert main(["time", "--configs", CONFIGS, "qsr", "--scale", "smoke", *network]) == 2
     assert "to calibrate on, rehearse them or give --compute" in capsys.readouterr().err
 
 
@@ -161,12 +180,18 @@ def test_time_is_calibrated_on_the_published_hours(capsys: pytest.CaptureFixture
     ("command", "message"),
     [
         ("list qrs", "qsr"),
+        ("list fig5", "paper: found 'fig5', allowed: qsr/fig5"),
+        ("show vit_qsr_h4_accuracy", "allowed: qsr/vit_qsr_h4_accuracy"),
+        ("run fig5", "target: found 'fig5', allowed: qsr/fig5"),
+        ("open fig5", "allowed: qsr/fig5"),
+        ("plan qsr/fig55", "did you mean 'fig5'?"),
+        ("power qsr/nothing --scale smoke", "qsr/nothing: no claim is on"),
         ("list --configs no/such/folder", "no/such/folder: the folder does not exist"),
-        ("plan --paper sgp --scale gpu", "--scale gpu: no runs of sgp, allowed: smoke and mini and paper"),
-        ("plan --paper ddp_tricks --pilots", "no pilot runs of ddp_tricks, allowed: mini"),
-        ("time --paper sgp --scale gpu --network ethernet_10g", "no runs of"),
+        ("plan sgp --scale gpu", "--scale gpu: no runs of sgp, allowed: smoke and mini and paper"),
+        ("plan ddp_tricks --pilots", "no pilot runs of ddp_tricks, allowed: mini"),
+        ("time sgp --scale gpu --network ethernet_10g", "no runs of"),
         ("train --config no/such/run.yaml --out nowhere", "no/such/run.yaml"),
-        ("rehearse --paper qsr --shape abc", "--shape: found 'abc'"),
+        ("rehearse qsr --shape abc", "--shape: found 'abc'"),
         ("compare slowmoo", "did you mean 'slowmo'?, or one that `resync new algorithm slowmoo`"),
         ("new paper Tug", "name: found 'Tug'"),
         ("new algorithm lambda", "no keyword of Python"),
@@ -185,7 +210,7 @@ def test_a_wrong_argument_is_one_line(command: str, message: str, monkeypatch, c
 
 
 def test_completion_offers_verbs_and_papers():
-    for line, expected in (("resync stat", ["status "]), ("resync plan --paper sl", ["slowmo "])):
+    for line, expected in (("resync stat", ["status "]), ("resync plan sl", ["slowmo "])):
         env = os.environ | {
             "_ARGCOMPLETE": "1",
             "_ARGCOMPLETE_IFS": "\n",
@@ -226,7 +251,10 @@ def test_what_is_mistyped_is_answered_in_a_line_with_the_most_similar_word(given
     [
         (["show", "qsr", "--results", "a"], "--results: no flag of this verb; `"),
         (["open", "--out=a"], "--out=a: no flag of this verb; `"),
-        (["plan", "qsr"], "qsr: one argument too many, allowed: --paper NAME, for a paper; `"),
+        (
+            ["plan", "qsr", "sgp"],
+            "sgp: one argument too many, or names that are not together, allowed: names, then flags",
+        ),
     ],
 )
 def test_what_another_verb_has_is_not_called_unknown(given, message, capsys):
@@ -294,6 +322,13 @@ def test_the_profile_slurm_needs_its_executor(monkeypatch, capsys):
     monkeypatch.setattr("resync.tools.cli.running.find_spec", lambda _: None)
     assert main(["run", "qsr", "--profile", "slurm", "-n"]) == 2
     assert "--profile slurm: its executor is not installed" in capsys.readouterr().err
+
+
+def test_a_cluster_says_what_it_does_as_one_machine_does():
+    local, slurm_ = (
+        yaml.safe_load((ROOT / f"workflow/profiles/{name}/profile.v9+.yaml").read_text()) for name in ("local", "slurm")
+    )
+    assert (local["logger"], local["quiet"]) == (slurm_["logger"], slurm_["quiet"])
 
 
 def test_show_says_what_came_out_in_the_archive(monkeypatch, capsys):

@@ -32,9 +32,9 @@ for run in load_suite(Path("paper_configs")).runs("mine", "smoke", "second"):
         assert main(["train", "--config", str(out / "run.yaml"), "--out", str(out)]) == 0
 trial = ["train", "--config", str(out / "run.yaml"), "--out", "trial", "--set", "epochs=2"]
 assert main([*trial, "--set", "sync={name: tug}", "--set", "model={name: flat}"]) == 0
-assert main(["render", "--paper", "mine", "--item", "accuracy"]) == 0
-assert main(["render", "--paper", "mine", "--item", "sticks"]) == 0
-assert main(["audit", "--paper", "mine"]) == 0
+assert main(["render", "mine/accuracy"]) == 0
+assert main(["render", "mine/sticks"]) == 0
+assert main(["audit", "mine"]) == 0
 from resync.tools.cli.ending import ending
 site = Path("results/smoke/site/index.html")  # an old one, without this paper
 site.parent.mkdir(parents=True)

@@ -188,7 +188,9 @@ class Synchronised:
         transport, algorithm = self.transport, self.algorithm
         of = f" of {algorithm.total_steps}" if algorithm.total_steps < inf else ""
         text = f"{self.options!r}, worker {transport.rank} of {transport.num_workers}: step {self.steps}{of}"
-        if not algorithm.asynchronous:
+        if self.steps == algorithm.total_steps:
+            text += f", finished after {self.rounds} rounds"
+        elif not algorithm.asynchronous:
             begun = getattr(algorithm, "local_steps", 0)
             h = self.h if begun else self._next_h()
             text += f", round {self.rounds + 1} of H = {h}, next average in step {self.steps - begun + h}"

@@ -162,7 +162,7 @@ def test_verbs_read_the_archive_where_there_are_no_results(
     assert "11 finished, 1 diverged" in capsys.readouterr().out
     assert call("power", "--scale", "smoke") == 0
     assert capsys.readouterr().err == said
-    assert call("render", "--paper", "toy", "--scale", "smoke", "--item", "fig5", "--figures", "../drawn") == 0
+    assert call("render", "toy/fig5", "--scale", "smoke", "--figures", "../drawn") == 0
     out, err = capsys.readouterr()
     assert (set(map(Path, out.split())), err) == (set(Path("../drawn/smoke/toy").iterdir()), said)
     assert Path("../drawn/smoke/toy/fig5.csv").read_text() == (repository.figures / "smoke/toy/fig5.csv").read_text()

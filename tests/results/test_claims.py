@@ -225,7 +225,7 @@ def test_check_fails_when_a_claim_fails(suite: Suite, results: Path, capsys: pyt
     for run in suite.runs("toy", "smoke", "vit", "qsr"):
         synthetic.rewrite(results / run.directory, final={"val_top1": 90.0 + run.seed / 10, "val_loss": 1.0})
     configs = str(Path(__file__).parent / "configs")
-    assert main(["audit", "--configs", configs, "--results", str(results), "--paper", "toy", "--check"]) == 1
+    assert main(["audit", "--configs", configs, "--results", str(results), "toy", "--check"]) == 1
     assert "of 4 claims 2 are tested: 2 disagree; 2 are untested" in capsys.readouterr().out
 
 

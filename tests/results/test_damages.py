@@ -193,7 +193,7 @@ def test_the_verbs_end_well_beside_a_damaged_run(
     assert line.startswith(damaged.id)
     assert "nested too deeply" in line
     assert counts == "smoke scale, 12 runs: 11 finished, 1 damaged"
-    for verb in (["collect", "--paper", "toy"], ["render", "--paper", "toy", "--item", "table1", *figures]):
+    for verb in (["collect", "toy"], ["render", "toy/table1", *figures]):
         assert main([*verb, *common]) == 0
         [line] = capsys.readouterr().err.splitlines()
         assert line.startswith(f"resync: warning: {damaged.id}")

@@ -246,7 +246,7 @@ def test_verbs_show_the_others_beside_a_pipe(name: str, results: Path, runs: lis
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name)
     ended_well(results, "status")
-    ended_well(results, "collect", "--paper", "toy")
+    ended_well(results, "collect", "toy")
     ended_well(results, "audit")
     said = capsys.readouterr()
     assert "11 finished" in said.out

@@ -143,7 +143,7 @@ def test_ids_ask_for_single_verdicts(suite: Suite, finished: Path, capsys: pytes
     for wrong, meant in (("toy/qsr_beats_h5", "toy/qsr_beats_h4"), ("qsr_beats_h5", "qsr_beats_h4"), ("toi/x", "toy")):
         assert main([*where, wrong]) == 2
         assert capsys.readouterr().err.endswith(f"did you mean '{meant}'?\n")
-    for beside in (["--paper", "toy"], ["qsr_beats_h4"]):
+    for beside in (["toy"], ["qsr_beats_h4"]):
         assert main([*where, "--gather", *beside]) == 2
         assert "--gather: has no effect beside " in capsys.readouterr().err
     assert sorted(finished.rglob("audit*")) == before

@@ -21,13 +21,13 @@ from resync.tools.cli import main
 from resync.papers.paper import load_suite
 
 assert main(["list"]) == 0
-assert main(["plan", "--paper", "demo", "--write", "plan"]) == 0
+assert main(["plan", "demo", "--write", "plan"]) == 0
 for run in load_suite(Path("paper_configs")).runs("demo", "smoke"):
     out = Path("results", run.directory)
     out.mkdir(parents=True)
     Path(f"{{run.series}}.yaml").write_text(run.to_yaml())
     assert main(["train", "--config", f"{{run.series}}.yaml", "--out", str(out)]) == 0
-assert main(["render", "--paper", "demo", "--item", "fig1"]) == 0
+assert main(["render", "demo/fig1"]) == 0
 
 import torch
 import resync

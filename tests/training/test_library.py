@@ -85,6 +85,11 @@ assert cycle is resync.topology.cycle"""
         _ = resync.SGPP
 
 
+def test_what_was_attached_by_its_name_says_that_name():
+    assert repr(resync.QSR(alpha=0.0175, h_base=4)) == "QSR(alpha=0.0175, h_base=4)"
+    assert repr(resync.LocalSGD(period=4)).startswith("LocalSGD(")
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=repr)
 def test_an_algorithm_is_the_same_in_python_repr_and_configuration(algorithm: SyncOptions):
     names = {name: getattr(resync, name) for name in options.__all__} | vars(resync.periods)

@@ -27,11 +27,12 @@ if step == "data":
     sys.exit(print(flags))
 given = {flag: value for flag, value in zip(flags, flags[1:]) if flag.startswith("--")}
 scale = given.get("--scale")
+named = "." if not flags or flags[0].startswith("--") else flags[0]
 stems = {
     "launch": f"{given.get('--out')}/[metrics.csv steps.csv summary.json]",
-    "collect": f"results/{scale}/{given.get('--paper')}/collected.[csv parquet]",
-    "render": f"figures/{scale}/{given.get('--paper')}/{given.get('--item')}.[pdf png svg csv md tex]",
-    "audit": f"results/{scale}/{given.get('--paper', '.')}/audit.[json]",
+    "collect": f"results/{scale}/{named}/collected.[csv parquet]",
+    "render": f"figures/{scale}/{named}.[pdf png svg csv md tex]",
+    "audit": f"results/{scale}/{named}/audit.[json]",
     "report": f"results/{scale}/site/index.[html]",
     "plan": f"results/{scale}/plan.[json md]",
     "rehearse": f"results/{scale}/rehearsal" + (f"/{given['--shape']}.[json]" if "--shape" in given else ".[json md]"),

@@ -24,7 +24,7 @@ rule audit_paper:
         text=lambda names: at(names.scale).audited(names.paper),
         labels=lambda names: at(names.scale).labels(names.paper),
     shell:
-        "python -m resync audit --paper {wildcards.paper:q} --scale {wildcards.scale:q} > {log:q} 2>&1"
+        "python -m resync audit {wildcards.paper:q} --scale {wildcards.scale:q} > {log:q} 2>&1"
 
 
 rule write_audit:

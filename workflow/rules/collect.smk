@@ -15,4 +15,4 @@ rule collect:
     params:
         labels=lambda names: at(names.scale).labels(names.paper),
     shell:
-        "python -m resync collect --paper {wildcards.paper:q} --scale {wildcards.scale:q} > {log:q} 2>&1"
+        "python -m resync collect {wildcards.paper:q} --scale {wildcards.scale:q} > {log:q} 2>&1"

@@ -17,8 +17,7 @@ rule figure:
     params:
         text=lambda names: at(names.scale).item_text(names.paper, names.item),
     shell:
-        "python -m resync render --paper {wildcards.paper:q} --scale {wildcards.scale:q} --item {wildcards.item:q}"
-        " > {log:q} 2>&1"
+        "python -m resync render {wildcards.paper:q}/{wildcards.item:q} --scale {wildcards.scale:q} > {log:q} 2>&1"
 
 
 use rule figure as table with:

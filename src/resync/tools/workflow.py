@@ -219,7 +219,7 @@ def why_not_made(target: str, suite: Suite) -> str:
     try:
         match target.split("/"):
             case [name]:
-                return f"target: {not_among(name, [*suite.papers, *TARGETS])}"
+                return f"target: {not_among(name, suite.places_of(name) or [*suite.papers, *TARGETS])}"
             case ["figures", scale, paper, file]:
                 suite.items(paper, scale)
                 item, declared = Path(file).stem, suite.papers[paper]

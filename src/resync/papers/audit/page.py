@@ -63,7 +63,7 @@ def gather(suite: Suite, scale: str, results: Path) -> Audit:
             damaged[paper] = _DAMAGED.validate_python(content["damaged"][paper])
         except FileNotFoundError:
             raise UserError(
-                f"{file}: missing, allowed: a file written by `resync audit --paper {paper} --scale {scale}`"
+                f"{file}: missing, allowed: a file written by `resync audit {paper} --scale {scale}`"
             ) from None
         except (KeyError, TypeError, ValidationError) as error:
             raise UserError(f"{file}: not an audit: {str(error).splitlines()[0]}") from None

@@ -65,6 +65,11 @@ class Suite:
         _require("scale", scale, self.scales)
         return [item for item in declared.items if declared.has_item(item, scale)]
 
+    def places_of(self, name: str) -> list[str]:
+        """`paper/name` of every figure, table and claim of this name."""
+        of = {paper.id: {*paper.items, *(claim.id for claim in paper.claims)} for paper in self.papers.values()}
+        return [f"{paper}/{name}" for paper, names in of.items() if name in names]
+
     def _paper(self, name: str) -> Paper:
         _require("paper", name, self.papers)
         return self.papers[name]

@@ -101,8 +101,6 @@ class _Parser(argparse.ArgumentParser):
             own = _flags(self.verb) if self.verb else [flag for verb in VERBS for flag in _flags(verb)]
             elsewhere = any(name in _flags(verb) for verb in others)
             message = f"{unknown[1]}: no {'flag of this verb' if elsewhere else 'such flag'}{suggestion(name, own)}"
-        elif (unknown := re.match(r"unrecognized arguments: (\S+)", message)) and "--paper" in _flags(self.verb):
-            message = f"{unknown[1]}: one argument too many, allowed: --paper NAME, for a paper"
         elif unknown := re.match(r"unrecognized arguments: (\S+)", message):
             message = f"{unknown[1]}: one argument too many, or names that are not together, allowed: names, then flags"
         self.exit(2, f"resync: error: {message}; `{self.prog} --help` says more\n")

@@ -20,10 +20,10 @@ from resync.papers.plan.rehearsed import Rates
 from resync.runs.run import Run
 from resync.tasks.models.options.base import ModelOptions
 from resync.tools.cli.declare import (
+    ANY_PAPER,
     CONFIGS,
     JSON,
-    ONE_PAPER,
-    PAPER,
+    OF_PAPER,
     PILOTS,
     RESULTS,
     SCALE,
@@ -55,7 +55,7 @@ def costs_of(suite: Suite, runs: Sequence[Run], results: Path) -> list[Cost]:
 
 @verb(
     "estimate what runs cost (rounds, bytes, operations, GPU-hours, disk), and name missing data; no training",
-    CONFIGS, RESULTS, ONE_PAPER, SCALE, PILOTS, JSON,
+    CONFIGS, RESULTS, ANY_PAPER, SCALE, PILOTS, JSON,
     flag("--by", choices=("run", "experiment", "paper"),
          help="what each entry is about (default: paper and experiment, in JSON run)"),
     flag("--write", type=Path, metavar="STEM", help="write STEM.json and STEM.md instead of printing one of them"),
@@ -85,7 +85,7 @@ def _plan(options: argparse.Namespace) -> None:
 
 @verb(
     "predict how long runs take on a network, and where the time goes; no training",
-    CONFIGS, RESULTS, PAPER, SCALE, JSON,
+    CONFIGS, RESULTS, OF_PAPER, SCALE, JSON,
     flag("--network", choices=tuple(LINKS), required=True, help="link between nodes"),
     flag("--inside", choices=tuple(LINKS), default="pcie_3_x16", help="link inside a node (default: %(default)s)"),
     flag("--all-reduce", choices=tuple(ALL_REDUCES), default="ring",

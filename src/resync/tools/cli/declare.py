@@ -11,6 +11,7 @@ from typing import Any
 
 from resync.base.errors import UserError
 from resync.base.processes.garbage import all_kept
+from resync.base.settings.errors import closest, not_among
 from resync.papers.paper import Suite, load_suite
 from resync.runs.run import Run
 from resync.runs.run.run import SCALES, Resources
@@ -54,8 +55,22 @@ _PAPERS = "paper_configs"
 CONFIGS = _folder("--configs", _PAPERS, "folder of the papers")
 RESULTS = _folder("--results", "results", "folder of the results")
 FIGURES = _folder("--figures", "figures", "folder of the figures")
-PAPER = flag("--paper", required=True, help="name of the paper, a folder in --configs; no other paper is read")
-ONE_PAPER = flag("--paper", help="only this paper; no other paper is read")
+
+
+class _Named(argparse.Action):
+    """Reads `PAPER` or `PAPER/ITEM` into `paper` and `item`, None where not given."""
+
+    def __call__(self, _: object, namespace: argparse.Namespace, value: Any, option: str | None = None) -> None:
+        namespace.paper, _, item = (value or "").partition("/")
+        namespace.item = item or None
+
+
+_ITEM = "PAPER[/ITEM]"
+PAPER = flag("paper", metavar="PAPER", help="name of the paper, a folder in --configs; no other paper is read")
+OF_PAPER = flag("paper", action=_Named, metavar=_ITEM, help="the paper, or its figure or table, that is meant; no "
+                "other paper is read")  # fmt: skip
+ANY_PAPER = flag("paper", action=_Named, nargs="?", metavar=_ITEM, help="only this paper, figure or table (default: "
+                 "all papers); no other paper is read")  # fmt: skip
 SCALE = flag("--scale", choices=SCALES, default="smoke", help="scale of the runs (default: %(default)s)")
 PILOTS = flag("--pilots", action="store_true", help="the pilot runs instead of those that figures and claims read")
 JSON = flag("--json", action="store_true", help="print JSON")
@@ -83,23 +98,32 @@ TRAINING = (
 
 
 def runs_of(suite: Suite, options: argparse.Namespace) -> list[Run]:
-    """The runs named on the command line: scale, papers, experiments; with `--pilots`, the pilot runs.
+    """The runs named on the command line: scale, paper or item, experiments; with `--pilots`, the pilot runs.
 
     Raises ValueError where there are none, and says at which scales there are.
     """
-    declared = suite.pilots if getattr(options, "pilots", False) else suite.runs
-    papers = [options.paper] if options.paper else list(suite.papers)
-    chosen = [(paper, each) for paper in papers for each in getattr(options, "experiment", None) or [None]]
-
-    def runs_at(scale: str) -> list[Run]:
-        return [run for paper, experiment in chosen for run in declared(paper, scale, experiment)]
-
-    if found := runs_at(options.scale):
+    if found := declared_runs(suite, options, options.scale):
         return found
-    kind = "pilot runs" if declared == suite.pilots else "runs"
-    elsewhere = " and ".join(scale for scale in SCALES if runs_at(scale))
+    kind = "pilot runs" if getattr(options, "pilots", False) else "runs"
+    elsewhere = " and ".join(scale for scale in SCALES if declared_runs(suite, options, scale))
     raise UserError(f"--scale {options.scale}: no {kind} of {options.paper or 'any paper'}"
                     + (f", allowed: {elsewhere}" if elsewhere else " at any scale"))  # fmt: skip
+
+
+def declared_runs(suite: Suite, options: argparse.Namespace, scale: str) -> list[Run]:
+    """The runs named on the command line, as `runs_of` has them, at any scale, where there may be none."""
+    declared = suite.pilots if getattr(options, "pilots", False) else suite.runs
+    experiments, item = getattr(options, "experiment", None) or [None], getattr(options, "item", None)
+    papers = [options.paper] if options.paper else list(suite.papers)
+    if experiments != [None]:
+        known = {name for paper in papers for name in suite.papers[paper].experiments}
+        for name in (name for name in experiments if name not in known):
+            raise UserError(f"--experiment: {not_among(name, sorted(known))}")
+    runs = [run for paper in papers for run in declared(paper, scale) if {None, run.experiment} & {*experiments}]
+    if item is None:
+        return runs
+    shown = {(run.experiment, run.series) for run in suite.item_runs(options.paper, item, scale)}
+    return [run for run in runs if (run.experiment, run.series) in shown]
 
 
 def or_archive(results: Path, scale: str | None = None) -> Path:
@@ -140,7 +164,7 @@ def _experiments(parsed_args: argparse.Namespace, **_: object) -> list[str]:
     return [file.stem for file in Path(parsed_args.configs).glob(f"{paper}/experiments/*.yaml")]
 
 
-COMPLETED = {"--paper": _papers, "--experiment": _experiments, "paper": _papers, "what": _papers}
+COMPLETED = {"--experiment": _experiments, "paper": _papers, "what": _papers}
 """What a shell offers for the values of some flags."""
 
 
@@ -153,4 +177,12 @@ def suite_of(options: argparse.Namespace) -> Suite:
         raise UserError(f"{_PAPERS}: not here, allowed: a clone of the repository, or another folder with --configs")
     paper = getattr(options, "paper", None)
     with all_kept():
+        stray = paper and options.configs.is_dir() and not _is_near_paper(options.configs, paper)
+        if stray and (named := load_suite(options.configs).places_of(str(paper))):
+            raise UserError(f"paper: {not_among(paper, named)}")
         return load_suite(options.configs, papers=[paper] if paper else None)
+
+
+def _is_near_paper(configs: Path, name: str) -> bool:
+    """Whether a name is that of a paper, or similar to one; else the other papers are worth reading."""
+    return closest(name, [file.parent.name for file in configs.glob("*/paper.yaml")]) is not None

@@ -17,7 +17,7 @@ from resync.papers.paper.paper import Paper
 from resync.runs.metrics.registry import METRICS
 from resync.runs.run import Run
 from resync.runs.run.run import SCALES
-from resync.tools.cli.declare import CONFIGS, JSON, PILOTS, SCALE, flag, runs_of, suite_of, verb
+from resync.tools.cli.declare import ANY_PAPER, CONFIGS, JSON, PILOTS, SCALE, flag, runs_of, suite_of, verb
 
 REFERENCE = Path("results/reference")
 """The repository's own archive."""
@@ -26,10 +26,10 @@ REFERENCE = Path("results/reference")
 @verb(
     "list the papers, or what a paper has; checks every configuration file that it reads",
     CONFIGS,
-    flag("paper", nargs="?", metavar="PAPER", help="its figures, tables and claims (default: all papers)"),
+    ANY_PAPER,
     flag("--runs", action="store_true", help="the ids of its runs instead"),
     SCALE, PILOTS,
-    flag("--json", action="store_true", help="with --runs: print JSON, with every setting"),
+    flag("--json", action="store_true", help="print JSON; with --runs, every setting"),
 )  # fmt: skip
 def _list(options: argparse.Namespace) -> None:
     suite = suite_of(options)
@@ -37,14 +37,24 @@ def _list(options: argparse.Namespace) -> None:
         runs = runs_of(suite, options)
         print(json_text([_describe(run) for run in runs]) if options.json else "\n".join(run.id for run in runs))
         return
+    lines: list[tuple[str, ...]]
     if options.paper:
-        lines = list(_of_paper(suite, suite.papers[options.paper]))
+        of_paper = [each for each in _of_paper(suite, suite.papers[options.paper])
+                    if options.item in (None, each["id"].partition("/")[2])]  # fmt: skip
+        if not of_paper:
+            raise UserError(
+                f"{options.paper}/{options.item}: not declared, allowed: what `resync list {options.paper}` has"
+            )
+        lines = [("id", "at scale", "what")]
+        lines += [(each["id"], ", ".join(each["scales"]), each["what"]) for each in of_paper]
     else:
+        papers = [_counts(suite, paper) for paper in suite.papers.values()]
         lines = [("paper", "figures and tables", "claims", *(f"runs at {scale}" for scale in SCALES))]
-        for paper in suite.papers.values():
-            counts = (len(paper.items), len(paper.claims), *(len(suite.runs(paper.id, scale)) for scale in SCALES))
-            lines.append((paper.id, *map(str, counts)))
-    print("\n".join(aligned(lines, right=not options.paper)))
+        lines += [(each["id"], *map(str, (each["items"], each["claims"], *each["runs"].values()))) for each in papers]
+    if options.json:
+        print(json_text(of_paper if options.paper else papers))
+    else:
+        print("\n".join(aligned(lines, right=not options.paper)))
 
 
 def _describe(run: Run) -> dict[str, object]:
@@ -61,13 +71,17 @@ def _describe(run: Run) -> dict[str, object]:
     return derived | run.model_dump(mode="json")
 
 
-def _of_paper(suite: Suite, paper: Paper) -> Iterator[tuple[str, ...]]:
-    yield "id", "at scale", "what"
+def _counts(suite: Suite, paper: Paper) -> dict[str, Any]:
+    runs = {scale: len(suite.runs(paper.id, scale)) for scale in SCALES}
+    return {"id": paper.id, "title": paper.title, "items": len(paper.items), "claims": len(paper.claims), "runs": runs}
+
+
+def _of_paper(suite: Suite, paper: Paper) -> Iterator[dict[str, Any]]:
     for item in paper.items.values():
-        scales = (scale for scale in SCALES if item.id in suite.items(paper.id, scale))
-        yield f"{paper.id}/{item.id}", ", ".join(scales), item.title
+        scales = [scale for scale in SCALES if item.id in suite.items(paper.id, scale)]
+        yield {"id": f"{paper.id}/{item.id}", "scales": scales, "what": item.title}
     for claim in paper.claims:
-        yield f"{paper.id}/{claim.id}", ", ".join(claim.scales), claim.statement
+        yield {"id": f"{paper.id}/{claim.id}", "scales": [*claim.scales], "what": claim.statement}
 
 
 @verb(

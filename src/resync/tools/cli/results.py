@@ -15,14 +15,16 @@ from resync.base.text_tables import json_text
 from resync.runs.results.state import Status
 from resync.runs.run.run import SCALES
 from resync.tools.cli.declare import (
+    ANY_PAPER,
     CONFIGS,
     FIGURES,
     JSON,
-    ONE_PAPER,
+    OF_PAPER,
     PAPER,
     PILOTS,
     RESULTS,
     SCALE,
+    declared_runs,
     flag,
     on_results,
     suite_of,
@@ -52,7 +54,7 @@ def _probability(text: str) -> float:
 
 @verb(
     "show the progress of a scale's runs, and why some failed",
-    CONFIGS, RESULTS, ONE_PAPER,
+    CONFIGS, RESULTS, ANY_PAPER,
     flag("--scale", choices=SCALES, help="scale of the runs (default: the one at which a run was trained last)"),
     flag("--experiment", nargs="+", help="only these experiments"),
     flag("--state", nargs="+", choices=get_args(Status), metavar="STATE", help="only runs in one of these states "
@@ -74,14 +76,7 @@ def _status(options: argparse.Namespace) -> int:
 
     suite, results = suite_of(options), _folder(options)
     scale = options.scale or newest_scale(results)
-    papers = [options.paper] if options.paper else list(suite.papers)
-    chosen = suite.pilots if options.pilots else suite.runs
-    runs = [run for paper in papers for run in chosen(paper, scale)]
-    if options.experiment:
-        known = {run.experiment for run in runs}
-        for name in (name for name in options.experiment if name not in known):
-            raise UserError(f"--experiment: {not_among(name, sorted(known))}")
-        runs = [run for run in runs if run.experiment in options.experiment]
+    runs = declared_runs(suite, options, scale)
     # Text leaves out what has not begun, which its last line counts: it would bury the rest.
     usual = [state for state in get_args(Status) if options.json or state != "not run"]
     wanted = set(PROBLEMS if options.problems else options.state or usual)
@@ -115,36 +110,43 @@ def _collect(options: argparse.Namespace) -> None:
 
 
 @verb(
-    "draw one figure or table",
-    CONFIGS, RESULTS, FIGURES, PAPER, SCALE,
-    flag("--item", required=True, help="id of the figure or table"),
+    "draw a figure or table, or all of a paper",
+    CONFIGS, RESULTS, FIGURES, OF_PAPER, SCALE,
 )  # fmt: skip
 @on_results
 def _render(options: argparse.Namespace) -> None:
     from resync.papers.render.item import render
 
     suite = suite_of(options)
-    for path in render(suite, options.paper, options.item, options.scale, options.results, options.figures):
-        print(path)
+    for item in [options.item] if options.item else suite.items(options.paper, options.scale):
+        for path in render(suite, options.paper, item, options.scale, options.results, options.figures):
+            print(path)
 
 
 @verb(
     "compare results with the published values and claims",
-    CONFIGS, RESULTS, ONE_PAPER, SCALE,
+    CONFIGS, RESULTS, SCALE,
     flag("--gather", action="store_true", help="combine the existing audits of all papers instead of making new ones"),
     flag("--check", action="store_true", help="exit with 1 if a line of the audit fails or a run is damaged"),
     flag("--json", action="store_true", help="print JSON: all of audit.json, or the entries with these ids"),
-    flag("ids", nargs="*", metavar="ID",
-         help="claims or published numbers, `paper/id` or `id`: their verdicts are printed and no file is written"),
+    flag("ids", nargs="*", metavar="PAPER or ID", help="a paper, whose audit is written (default: all papers), or "
+         "claims and published numbers, `paper/id` or `id`: their verdicts are printed and no file is written"),
 )  # fmt: skip
-@on_results
 def _audit(options: argparse.Namespace) -> int:
+    options.paper = None
+    if len(options.ids) == 1 and (options.configs / options.ids[0] / "paper.yaml").is_file():
+        options.paper, options.ids = options.ids[0], []
+    return _audited(options) or 0
+
+
+@on_results
+def _audited(options: argparse.Namespace) -> int:
     from resync.papers.audit import answer, audit, find, gather, sentence, to_json, write
     from resync.papers.audit.verdicts import FAILURES
 
     suite, folder = suite_of(options), _folder(options) / options.scale
     if options.gather and (options.paper or options.ids):
-        raise UserError(f"--gather: has no effect beside {'ids' if options.ids else '--paper'}, allowed: alone")
+        raise UserError(f"--gather: has no effect beside {options.paper or options.ids[0]}, allowed: alone")
     if options.ids:
         named = list(dict.fromkeys(paper for paper, slash, _ in (each.partition("/") for each in options.ids) if slash))
         for paper in named:
@@ -166,7 +168,7 @@ def _audit(options: argparse.Namespace) -> int:
 
 @verb(
     "compute from pilot runs how many seeds the claims need at a scale",
-    CONFIGS, RESULTS, ONE_PAPER, SCALE, JSON,
+    CONFIGS, RESULTS, ANY_PAPER, SCALE, JSON,
     flag("--power", type=_probability, default=0.8, help="desired probability of a verdict (default: %(default)s)"),
 )  # fmt: skip
 @on_results
@@ -175,6 +177,13 @@ def _power(options: argparse.Namespace) -> None:
 
     suite = suite_of(options)
     found = powers(suite, options.scale, _folder(options), suite.papers, options.power)
+    if options.item:
+        of_item = {
+            f"{options.paper}/{claim.id}" for claim in suite.papers[options.paper].claims if claim.item == options.item
+        }
+        if not of_item:
+            raise UserError(f"{options.paper}/{options.item}: no claim is on a figure or table of this name")
+        found = [row for row in found if row.claim in of_item]
     print(json_text([asdict(row) for row in found]) if options.json else table(found, options.power))
 
 

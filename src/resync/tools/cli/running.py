@@ -101,7 +101,8 @@ def _open(options: argparse.Namespace) -> int:
     else:
         suite = suite_of(options)
         if not _is_item(suite, options.what):
-            raise UserError(f"{options.what}: no figure or table, allowed: paper/item, as `resync list PAPER` has them")
+            named = " or ".join(suite.places_of(options.what)) or "paper/item, as `resync list PAPER` has them"
+            raise UserError(f"{options.what}: no figure or table, allowed: {named}")
         kept = [(Path("figures/reference"), file.parent.name) for file in REFERENCE.glob("*/audit.json")]
         drawn = [drawn_file(suite, at, options.what, where) for where, at in [(Path("figures"), options.scale), *kept]]
         places = [file.with_suffix(suffix) for file in drawn for suffix in (file.suffix, ".png")]

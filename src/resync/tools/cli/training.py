@@ -11,7 +11,7 @@ from resync.base.settings.errors import not_among
 from resync.base.text_tables import json_text
 from resync.runs.results.summary import refuse_other_results
 from resync.runs.run import Run
-from resync.tools.cli.declare import CONFIGS, ONE_PAPER, PILOTS, RESULTS, SCALE, TRAINING, flag, runs_of, suite_of, verb
+from resync.tools.cli.declare import ANY_PAPER, CONFIGS, PILOTS, RESULTS, SCALE, TRAINING, flag, runs_of, suite_of, verb
 
 
 @verb(
@@ -114,7 +114,7 @@ def _launch(options: argparse.Namespace) -> int:
 
 @verb(
     "try every shape of job for some steps, by the path of the real runs: memory, rates, hours against the limit",
-    CONFIGS, RESULTS, ONE_PAPER, SCALE, PILOTS,
+    CONFIGS, RESULTS, ANY_PAPER, SCALE, PILOTS,
     flag("--shape", metavar="ID", help="only this shape, as a job of the workflow does; writes no page"),
     flag("--gather", action="store_true", help="only write the page of what has been rehearsed"),
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, pairwise
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -43,6 +43,14 @@ class LocalSGD(RoundsOptions):
         default=(),
         description="fields of the optimizer's state to average too, e.g. exp_avg; all others stay with their worker",
     )
+
+    def __repr_name__(self) -> str:
+        return "QSR" if isinstance(self.period, PowerRule) else type(self).__name__
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """As typed in Python: `QSR` takes the options of its rule."""
+        for name, value in super().__repr_args__():
+            yield from value.__repr_args__() if isinstance(value, PowerRule) else [(name, value)]
 
     def vectors_per_round(self, state_vectors: int) -> int:
         return 1 + len(self.average_state)

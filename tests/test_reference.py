@@ -9,9 +9,11 @@ from urllib.parse import unquote
 
 import pytest
 
+from resync.base.files import read_json
 from resync.papers.archive.page_blocks import outdated
 from resync.papers.archive.reference import check, place_of, wrong_quotes_in
 from resync.papers.archive.unpack import scales_of
+from resync.papers.audit.score import claims_of_papers, counted_in_words
 from resync.papers.paper import load_suite
 
 ROOT = Path(__file__).parents[1]
@@ -45,6 +47,19 @@ def test_readme_shows_how_far_the_archive_is():
     with chdir(ROOT):  # its links are relative to where it is
         assert list(outdated([page], suite, place_of(Path("results"), Path("figures")))) == []
     assert "<!--results: status-->" in page.read_text()
+
+
+def test_the_first_lines_of_readme_follow_from_the_archive():
+    page = " ".join((ROOT / "README.md").read_text().split())
+    audits = {scale: read_json(PLACE.archive / scale / "audit.json") for scale in scales_of(PLACE.archive)}
+    claims = [claim for scale, audit in audits.items() for claim in claims_of_papers(audit["claims"], scale)]
+    none, explored, _ = counted_in_words(claims).split("; ")
+    assert none.endswith("none is tested")
+    assert f"No claim was tested as it had been declared before the runs; fixed afterwards, {explored}." in page
+    predicted = (ROOT / "docs/cost.md").read_text().split("<!--results: predictions-->")[1].split("<!--/results-->")[0]
+    errors = [abs(float(error)) for error in re.findall(r"\| ([+-][\d.]+) % \|", predicted)]
+    within = sum(error <= 5 for error in errors)
+    assert f"{within} of {len(errors)} within 5 %, the worst {max(errors):.0f} % off" in page
 
 
 def test_it_is_small_enough_for_git():

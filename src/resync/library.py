@@ -29,6 +29,7 @@ from resync.base.errors import UserError
 from resync.base.processes.meeting import StoreAllGather
 from resync.base.settings.base import Count, PositiveInt, PositiveNumber, Settings
 from resync.base.torch_private import is_within_a_step, time_limit
+from resync.workers.engine.advising import advise
 from resync.workers.engine.attached_workers import AttachedWorkers
 from resync.workers.engine.clocks import Clocks
 from resync.workers.engine.guard import (
@@ -44,6 +45,7 @@ from resync.workers.engine.members import ranks_of
 from resync.workers.engine.sharded_workers import ShardedWorkers
 from resync.workers.engine.shards import is_sharded, local
 from resync.workers.engine.transport import Transport
+from resync.workers.formulas.advice import Advice
 from resync.workers.formulas.periods import Constant, Period
 from resync.workers.sync import build
 from resync.workers.sync.algorithm import Training
@@ -231,6 +233,29 @@ class Synchronised:
     def bytes_sent(self) -> int:
         """Bytes that each worker has sent so far."""
         return self.transport.bytes_sent
+
+    def advise(self) -> Advice:
+        """What longer rounds, or gossip, would save on this network; a collective call between steps.
+
+            print(sync.advise())  # a table: H, seconds of a step, part of the time in which workers compute
+
+        Measured, over at most the last 500 steps of the worker that computes longest: c, the seconds of a step without
+        communication (data, passes, optimizer), as a median; and those of the exchanges that this algorithm makes, of
+        averages over all workers or of messages, as a mean, in proportion to the bytes of all parameters. Modelled:
+        the other one of the two, as a ring would take it, where the algorithm makes only one; and efficiency =
+        H c / (H c + x), with x of an average (gossip: H = 1, x of a message). So waiting for others counts as exchange,
+        although longer rounds even it out, and nothing is known of overlap and of an algorithm's own arithmetic. On a
+        GPU these are times of the device.
+
+        Raises ValueError for one worker, before anything has been exchanged, and for algorithms whose messages travel
+        while workers compute, or are rounded to fewer bits.
+        """
+        parts = [self.options, *([self.options.inner] if self.options.inner else [])]
+        if self.algorithm.asynchronous or not all(each.traffic and each.traffic.is_waited_for for each in parts):
+            raise UserError(f"advise(): found {self.options!r}, whose messages travel while workers compute or are "
+                            "rounded, allowed: a method whose steps wait for whole ones, as AllReduce")  # fmt: skip
+        self._meet("advise()")
+        return advise(self.transport, sum(local(each).nbytes for each in self.workers.parameters[0]))
 
     @contextmanager
     def consensus(self) -> Iterator[nn.Module]:
@@ -459,6 +484,7 @@ class Synchronised:
         with self._changing(f"step {first + 1}"), self._explained(first + 1):
             self.synced = self.algorithm.after_step(self._lr)
             self.algorithm.send_ahead()
+        self.transport.end_step()
         if first == self.algorithm.total_steps:
             warnings.warn(f"step {first + 1} is beyond total_steps = {first}: every step is now a round of its own; "
                           "finish(), or attach with more total_steps", RuntimeWarning, stacklevel=2)  # fmt: skip

@@ -71,6 +71,13 @@ def test_clocks_measure_the_device_and_do_not_wait_for_it(device: torch.device):
     seconds = clocks.seconds("step") - before
     assert 0.01 < seconds < 5
     assert waited < 0.5 * seconds or device.type == "cpu"
+    clocks.mark(1)
+    with clocks.measure("communication"):
+        _work(device)
+    clocks.mark(3)
+    [lap] = clocks.laps()
+    assert 0.01 < lap.communication <= lap.seconds < 5
+    assert lap.counts == (2,)
     restarted = Clocks(device)
     restarted.load_state_dict(clocks.state_dict())
     assert restarted.seconds("step") == clocks.seconds("step")

@@ -1,10 +1,14 @@
 """Seconds of messages and averages: limits, monotonicity, and the cases that formulas give exactly."""
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from resync.papers.plan.network import ALL_REDUCES, LINKS, Link, Network, halving_doubling, recursive_doubling, ring
+from resync.workers.formulas.advice import Advice
 
 WORKERS = st.integers(1, 100_000)
 BYTES = st.floats(1, 1e12)
@@ -103,3 +107,30 @@ def test_presets_say_where_their_figures_come_from():
 def test_what_no_formula_is_for_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+SECONDS = st.floats(1e-4, 1e4)
+
+
+@given(SECONDS, SECONDS, st.floats(0.01, 0.99))
+def test_the_advised_period_is_the_first_with_its_efficiency(computing, average, efficiency):
+    advice = Advice.on_a_ring(4, computing, average)
+    h = advice.period(efficiency)
+    rounding = 1e-9
+    assert advice.efficiency(h) >= efficiency - rounding
+    assert h == 1 or advice.efficiency(h - 1) <= efficiency + rounding
+
+
+@given(st.integers(2, 1000), BYTES, BANDWIDTHS)
+def test_advice_has_a_rings_message_from_its_average_and_its_average_from_a_message(workers, num_bytes, bandwidth):
+    link = a_link(0, bandwidth)
+    average, message = ring(link, num_bytes, workers), link.message(num_bytes)
+    by_average, by_message = Advice.on_a_ring(workers, 1.0, average), Advice.on_a_ring(workers, 1.0, message=message)
+    assert (by_average.message, by_average.modelled) == (pytest.approx(message), "message")
+    assert (by_message.average, by_message.modelled) == (pytest.approx(average), "average")
+
+
+def test_advice_prints_the_table_of_the_page():
+    page = (Path(__file__).parents[2] / "docs/library.md").read_text()
+    [shown] = re.findall(r">>> print\(sync\.advise\(\)\)\n(.*?)\n```", page, re.DOTALL)
+    assert str(Advice.on_a_ring(4, computing=0.1, average=0.3)) == shown

@@ -127,6 +127,7 @@ class Transport:
         self.world_size = world_size
         self.clocks = clocks
         self.bytes_of_all = 0
+        self._averaged = self._messaged = 0
         self.wire_bytes = 0
         self.communication_is_known = True
         # New memory for every message would cost a page fault for each 4 KiB of it.
@@ -172,7 +173,7 @@ class Transport:
             self._mean_of_scaled_(total)
             if self.num_local > 1:
                 rows.copy_(total.expand_as(rows))
-        self._count(self.num_workers * rows[0].nbytes)
+        self._averaged += self._count(self.num_workers * rows[0].nbytes)
 
     @torch.no_grad()
     def post_mean(self, rows: Tensor, compression: Compression | None = None) -> PostedMean | PackedMean:
@@ -188,7 +189,7 @@ class Transport:
                 request = dist.all_reduce(shard, group=self.members.cross_replica_group, async_op=True)
                 self.communication_is_known = False
                 self.wire_bytes += shard.nbytes if self._counting else 0
-        self._count(self.num_workers * rows[0].nbytes)
+        self._averaged += self._count(self.num_workers * rows[0].nbytes)
         return PostedMean(total, request, self)
 
     @torch.no_grad()
@@ -230,7 +231,7 @@ class Transport:
         """
         local = _local_plan(in_peers, places)
         outbox = rows if rows.dim() == 3 else rows.unsqueeze(0)
-        self._count(local.messages * outbox[0, 0].nbytes)
+        self._messaged += self._count(local.messages * outbox[0, 0].nbytes)
         if self.world_size == 1:
             inbox = self._inbox(outbox, (local.slots, *outbox.shape[1:]))
             with self.timed():
@@ -275,6 +276,10 @@ class Transport:
         """Count a vector that this process's worker has sent by itself, outside the collective operations."""
         self.wire_bytes += message.nbytes
         self.bytes_of_all += self.num_workers * message.nbytes
+
+    def end_step(self) -> None:
+        """Let the clocks know that a step has ended, with the bytes of averages and of messages so far."""
+        self.clocks.mark(self._averaged, self._messaged)
 
     def state_dict(self) -> dict[str, int]:
         return {"bytes_of_all": self.bytes_of_all, "wire_bytes": self.wire_bytes}
@@ -395,10 +400,11 @@ class Transport:
         """Count the seconds of the block as communication, unless its traffic is not counted."""
         return self.clocks.measure("communication") if self._counting else nullcontext()
 
-    def _count(self, num_bytes: int) -> None:
-        """Count bytes sent by all workers together; a single worker has nobody to send to."""
-        if self._counting and self.num_workers > 1:
-            self.bytes_of_all += num_bytes
+    def _count(self, num_bytes: int) -> int:
+        """Count bytes sent by all workers together, and return them; a single worker has nobody to send to."""
+        counted = num_bytes if self._counting and self.num_workers > 1 else 0
+        self.bytes_of_all += counted
+        return counted
 
 
 @dataclass(frozen=True)

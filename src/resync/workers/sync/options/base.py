@@ -56,6 +56,11 @@ class Traffic:
     overlapped: int = 0
     overlap: Literal["none", "bounded", "full"] = "none"
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether the next step begins when whole vectors have arrived, so that a clock can tell their time."""
+        return self.overlap == "none" and not self.overlapped and self.all_reduce != "all_gather"
+
 
 class EngineNeeds(NamedTuple):
     """What an algorithm asks of the engine and its processes.

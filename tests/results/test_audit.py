@@ -207,6 +207,15 @@ def test_times_are_compared_as_ratios_on_one_machine(with_values, qsr_hours, wor
     assert not result.failed
 
 
+@pytest.mark.parametrize("value", [0.757, None])
+def test_a_number_that_cannot_be_decided_says_why(with_values, value):
+    status = "verified" if value else "missing"
+    ratio = TIMES[2] | {"value": value, "status": status, "undecidable": "another machine ran it"}
+    row = row_of(with_values([ratio], {"qsr": [1.5] * 3, "parallel": [2.0] * 3}, TOP1), "ratio")
+    assert (row.verdict, row.because) == ("untested", "not comparable")
+    assert row.reason == "cannot be decided as declared: another machine ran it"
+
+
 def test_a_published_gain_is_compared_with_the_difference_of_two_series(with_values):
     values = [
         {"id": "gain", "value": 1.16, "than": "parallel"},

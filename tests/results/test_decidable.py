@@ -102,13 +102,17 @@ def at_own_scale(suite: Suite, ideal: Audit) -> list[ValueRow]:
     return [row for found in audits for row in found.rows if row.reference.scale == found.scale and row.kind != LOGS]
 
 
-def test_every_verified_number_can_be_reproduced(at_own_scale: list[ValueRow]):
+def test_every_verified_number_can_be_reproduced_or_says_why_not(suite: Suite, at_own_scale: list[ValueRow]):
     rows = [row for row in at_own_scale if row.reference.status == "verified"]
     assert len(rows) > 60
     agrees = {True: ("untested", ARITHMETIC), False: (AGREES, BY_RUNS)}
     wrong = {row.id: f"{row.verdict}: {row.reason}" for row in rows
              if (row.verdict, row.because) != agrees[row.metric in EXACT]}  # fmt: skip
-    assert {name: reason for name, reason in wrong.items() if "one seed" not in reason} == {}  # one decides nothing
+    undecidable = {value.id for paper in suite.papers.values() for value in paper.published if value.undecidable}
+    undecidable &= {row.id for row in rows}
+    found = {name: reason for name, reason in wrong.items() if "one seed" not in reason}  # one decides nothing
+    assert found.keys() == undecidable, found
+    assert undecidable == {"imagenet_local_double_averaging_seconds"}
 
 
 def test_every_other_known_number_but_a_time_gets_a_verdict_of_its_own(at_own_scale: list[ValueRow]):

@@ -150,6 +150,8 @@ def _obstacles(
     value: PublishedValue, sides: list[list[RunState]], problems: list[str], scale: str
 ) -> Iterator[Verdict]:
     """Reasons why a value is not compared, the most serious one first."""
+    if value.undecidable:
+        yield Verdict(UNTESTED, NOT_COMPARABLE, f"cannot be decided as declared: {value.undecidable}")
     if value.value is None:
         yield Verdict(UNTESTED, SOURCE, f"no published value is known: {value.source}")
     if value.scale != scale:

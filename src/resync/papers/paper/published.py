@@ -98,6 +98,9 @@ class PublishedValue(Settings):
     source: Text = Field(description="where the number comes from")
     scale: Scale = Field(default="paper", description="scale at which it was measured")
     headline: bool = Field(default=False, description="whether it is one of the numbers of the abstract")
+    undecidable: Text | None = Field(
+        default=None, description="why no verdict is possible on what is declared here; null: one is"
+    )
 
     @property
     def is_ratio(self) -> bool:
@@ -133,6 +136,8 @@ class PublishedValue(Settings):
             yield ("value",), f"found {show(self.value)}, allowed: {allowed}, because of status {self.status}"
         if self.status == "measured" and self.metric in EXACT:
             yield ("status",), f"found measured for {self.metric}, allowed: for what runs measure"
+        if self.undecidable and self.metric in EXACT:
+            yield ("undecidable",), f"has no effect on {self.metric}, allowed: for what runs measure"
         unit = "1" if self.is_ratio else METRICS[self.metric].unit
         if self.unit != unit:
             of = "a ratio" if self.is_ratio else self.metric

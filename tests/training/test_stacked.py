@@ -179,6 +179,7 @@ def test_stacking_pays_for_small_layers_on_the_cpu():
     assert of_a_layer(small, torch.zeros(1, 8)) == (6 * 8 * 4, 8 * 4)
     assert of_a_layer(nn.Conv2d(2, 3, 3, padding=1), torch.zeros(1, 2, 5, 5)) == (6 * 2 * 3 * 9 * 25, 2 * 3 * 9)
     assert stacking_pays("samples", small, torch.zeros(1, 8), 16, "cpu")
+    assert (small.training, len(small._forward_hooks)) == (True, 0)  # it is as it was, though nothing was copied
     assert not stacking_pays("samples", small, torch.zeros(1, 8), 16, "cuda")
     assert not stacking_pays("samples", small, torch.zeros(1, 8), 10**6, "cpu")
     assert not stacking_pays("samples", wide, torch.zeros(1, 1024), 1, "cpu")

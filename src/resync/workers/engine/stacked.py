@@ -1,6 +1,5 @@
 """The engine `stacked`: the workers of a process computed at once, each layer for all of them."""
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -114,8 +113,10 @@ def stacking_pays(form: Form, model: nn.Module, sample: Tensor, samples: int, de
 
 
 def of_a_layer(model: nn.Module, sample: Tensor) -> tuple[float, float]:
-    """Means over linear layers and convolutions: operations for `sample` [1, ...], forward and backward; parameters."""
-    model = copy.deepcopy(model).eval()
+    """Means over linear layers and convolutions: operations for `sample` [1, ...], forward and backward; parameters.
+
+    The model is passed through once, without a gradient, and is then as it was.
+    """
     products: list[int] = []
 
     def count(layer: nn.Module, _: Any, output: Tensor) -> None:
@@ -123,8 +124,10 @@ def of_a_layer(model: nn.Module, sample: Tensor) -> tuple[float, float]:
         products.append(output.numel() * layer.weight[0].numel())
 
     layers = [layer for layer in model.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
-    for layer in layers:
-        layer.register_forward_hook(count)
+    hooks, training = [layer.register_forward_hook(count) for layer in layers], model.training
     with torch.no_grad():
-        model(sample)
+        model.eval()(sample)
+    model.train(training)
+    for hook in hooks:
+        hook.remove()
     return 3 * 2 * sum(products) / len(layers), sum(layer.weight.numel() for layer in layers) / len(layers)

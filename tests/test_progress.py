@@ -68,7 +68,7 @@ def test_the_reason_of_a_failure_is_that_of_its_attempt(run: Run, folder: Path):
     parts = {
         "resync: error: no data": "no data",
         f"{run.id}: epoch 0 step 3 train_loss 2.3": "killed, or ended without a message",
-        "resync: error: rank 1 ended with exit code 1\nresync: failed: out of memory": "out of memory",
+        "resync: error: rank 1 ended with exit code 1\nresync: a/b/c/seed0: failed: out of memory": "out of memory",
         "resync: error: no file\nresync: error: rank 1 ended with exit code 2": "no file",
         f"{run.id}: SIGTERM: stops after step 3 of 9 with a checkpoint\n": "interrupted: the next start continues",
         "Traceback (most recent call last):\n  File\nKeyError: 7": "KeyError: 7",

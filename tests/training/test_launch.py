@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from runs import make_run
 
 from resync.base.errors import UserError
@@ -67,13 +68,16 @@ def test_a_mistake_is_one_line_and_not_tried_again(launched, capsys: pytest.Capt
         (OSError(errno.ESTALE, "Stale file handle"), r"resync: error: .*Stale file handle \(.*:\d+\)\n"),
         (FileNotFoundError(errno.ENOENT, "no such file"), r"resync: error: .*no such file \(.*:\d+\)\n"),
         (ConnectionError("no port"), r"resync: error: no port\n"),
+        (torch.OutOfMemoryError("GPU out of memory.\n8 GiB"), r"resync: error: GPU out of memory\. \(.*:\d+\)\n"),
+        (MemoryError(), r"resync: error: out of memory \(.*:\d+\)\n"),
     ],
-    ids=["defect", "a fault that may pass", "a file that has gone", "processes that cannot meet"],
+    ids=["defect", "a fault that may pass", "a file that has gone", "processes that cannot meet", "GPU full", "full"],
 )
 def test_what_is_not_raised_on_purpose_says_where_and_is_tried_again(fault, said, launched, tmp_path: Path, capsys):
     assert [(code, len(calls)) for code, calls in [launched(fault, True)]] == [(0, 2)]
     assert re.fullmatch(said, capsys.readouterr().err)
     assert launched(fault, restarts=0)[0] == 1
+    assert "resync: test/small/one/seed3: failed: " in capsys.readouterr().err
     assert not state.recorded(tmp_path / "out").mistake
 
 
@@ -86,7 +90,7 @@ def test_a_programming_error_in_a_training_is_recorded_with_file_and_line(tmp_pa
     assert "Traceback" in capfd.readouterr().err
     failed = state.recorded(tmp_path)
     assert not failed.mistake
-    assert re.fullmatch(r"ValueError: invalid literal for int.* \(train/loop\.py:\d+\)", failed.reason)
+    assert re.fullmatch(r"ValueError: invalid literal for int.* \(runs/train/loop\.py:\d+\)", failed.reason)
 
 
 def test_a_finished_run_publishes_its_last_checkpoint_again_unless_asked_to_train_anew(tmp_path: Path, monkeypatch):

@@ -21,6 +21,14 @@ def is_mistake(error: BaseException) -> bool:
     return isinstance(error, UserError)
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the machine or its GPU had no memory left, which torch says with a RuntimeError."""
+    said = str(error)
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and ("out of memory" in said or "tried to allocate" in said)
+    )
+
+
 def place_of(error: BaseException) -> str:
     """`runs/train/loop.py:82`: the innermost line of this package that `error` passed, or else the innermost of all."""
     frames = traceback.extract_tb(error.__traceback__)

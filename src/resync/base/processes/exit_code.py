@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from resync.base.errors import UserError, is_mistake, place_of
+from resync.base.errors import UserError, is_mistake, is_out_of_memory, place_of
 from resync.base.processes.signals import INTERRUPTED
 from resync.base.settings.errors import ConfigError
 
@@ -18,9 +18,9 @@ MISTAKE = 2
 def exit_code(act: Callable[[], int | None]) -> int:
     """The exit code that `act` returns, 0 for None.
 
-    2 for a UserError and for a missing package of somebody else; 1 for processes that cannot connect to each other and
-    for an OSError, with one line, and for any other exception, with its traceback; 130 for Ctrl-C; 141 if nobody reads
-    the output any more.
+    2 for a UserError and for a missing package of somebody else; 1 for processes that cannot connect to each other, for
+    an OSError and where memory runs out, with one line, and for any other exception, with its traceback; 130 for
+    Ctrl-C; 141 if nobody reads the output any more.
     """
     try:
         code = act() or 0
@@ -49,8 +49,12 @@ def exit_code(act: Callable[[], int | None]) -> int:
         where = "" if isinstance(error, ConnectionError) else f" ({place_of(error)})"
         print(f"resync: error: {error}{where}", file=sys.stderr)
         return 1
-    except Exception:
-        traceback.print_exc()
+    except Exception as error:
+        if is_out_of_memory(error):
+            said = str(error).partition("\n")[0] or "out of memory"
+            print(f"resync: error: {said} ({place_of(error)})", file=sys.stderr)
+        else:
+            traceback.print_exc()
         return 1
     for line in lines:
         print(f"resync: error: {line}", file=sys.stderr)

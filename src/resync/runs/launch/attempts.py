@@ -88,7 +88,7 @@ def _attempts(run: Run, request: Request, place: Place) -> int:
         code = _restarted(run, request, _attempt(run, request, place))
     last = state.conclude(request.out, run, code)
     if last and code == 1:
-        print(f"resync: failed: {last.reason}", file=sys.stderr)  # not only which process has ended first
+        print(f"resync: {run.id}: failed: {last.reason}", file=sys.stderr)  # not only which process has ended first
     if last and last.state == "failed" and code in (os.EX_TEMPFAIL, INTERRUPTED):
         # Such as a checkpoint that could not be written: started again, it would end in the same way for ever.
         print(f"resync: error: {run.id}: failed when it was asked to stop", file=sys.stderr)

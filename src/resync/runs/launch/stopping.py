@@ -85,7 +85,8 @@ def code_of_ranks(run: Run, failed: Mapping[int, int]) -> int:
     rank = min(failed, key=blame)
     if failed[rank] == os.EX_TEMPFAIL or (stop_asked() and failed[rank] in stopped):
         return stop_code()
-    print(f"resync: error: {run.id}: rank {rank} ended with exit code {failed[rank]}", file=sys.stderr)
+    killed = ", killed by somebody, or for lack of memory" if failed[rank] == -signal.SIGKILL else ""
+    print(f"resync: error: {run.id}: rank {rank} ended with exit code {failed[rank]}{killed}", file=sys.stderr)
     return MISTAKE if failed[rank] == MISTAKE else 1
 
 

@@ -18,7 +18,7 @@ _FEW = 5
 """Finished jobs required before a remaining time is shown."""
 _TAIL_BYTES = 1 << 16
 _RESTARTED = re.compile(r"resync: .*, restart \d+ of \d+$")
-_FAILED = re.compile(r"resync: failed: (.*)")
+_FAILED = re.compile(r"resync: \S+: failed: (.*)")
 _ERROR = re.compile(r"resync: error: (?:not tried again: )?(.*)")
 _STOPPED = re.compile(r"resync: interrupted$|.*: stops after step \d+ of \d+ with a checkpoint$")
 

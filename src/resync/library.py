@@ -12,13 +12,13 @@ Each process is one worker. `torch.distributed` is used as set up by the caller;
 
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from hashlib import sha256
 from itertools import zip_longest
 from math import floor, inf, isclose
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -43,13 +43,15 @@ from resync.workers.engine.guard import (
 )
 from resync.workers.engine.members import ranks_of
 from resync.workers.engine.sharded_workers import ShardedWorkers
-from resync.workers.engine.shards import is_sharded, local
+from resync.workers.engine.shards import is_sharded, local, plain
 from resync.workers.engine.transport import Transport
+from resync.workers.engine.workers import alike, trainable
 from resync.workers.formulas.advice import Advice
 from resync.workers.formulas.periods import Constant, Period
 from resync.workers.sync import build
 from resync.workers.sync.algorithm import Training
 from resync.workers.sync.options.base import SyncOptions
+from resync.workers.sync.outer import keep_on_cpu
 from resync.workers.sync.rounds import Rounds
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ def attach(
     seed: int = 0,
     clip_norm: float | None = None,
     group: "dist.ProcessGroup | DeviceMesh | None" = None,
+    offload: Literal["cpu"] | None = None,
 ) -> "Synchronised":
     """Let `optimizer.step()` synchronise the model with those of the other processes; a collective call.
 
@@ -86,6 +89,7 @@ def attach(
         group: the processes that are the workers, or a dimension of a DeviceMesh such as mesh["replicate"]; None: all.
             The model may then be wrapped in DistributedDataParallel, or sharded, over other processes, which are one
             worker together; each of them exchanges what it has with its like in other workers.
+        offload: "cpu" stores there, pinned, what only ends of rounds need (the start of the round, outer momentum).
 
     Raises ValueError if torchrun started this process but `init_process_group` was not called, for arguments that are
     not allowed or do not fit each other, and if they differ between the ranks; TimeoutError if a rank does not come.
@@ -94,7 +98,9 @@ def attach(
         raise TypeError(
             f"algorithm: found {algorithm!r}, allowed: options of an algorithm, such as resync.SGP(peers=2)"
         )
-    given = _Attached(total_steps=total_steps, warmup_steps=warmup_steps, seed=seed, clip_norm=clip_norm)
+    given = _Attached(
+        total_steps=total_steps, warmup_steps=warmup_steps, seed=seed, clip_norm=clip_norm, offload=offload
+    )
     if algorithm.rule.follows_lr:
         for name, least in (("total_steps", 1), ("warmup_steps", 0)):
             if getattr(given, name) is None:
@@ -117,11 +123,16 @@ def attach(
     meetings.begin("attaching")
     _check_equal(meetings, [f"{algorithm!r} {given!r}", shard_of(model), *description(model)])
     with torch.inference_mode(False), torch.no_grad():
-        workers = ShardedWorkers(model) if any(map(is_sharded, model.parameters())) else AttachedWorkers(model)
-        transport = Transport(size, Clocks(workers.rows.device), rank, size, group=group)
-        transport.start_like_rank_0([workers.rows])
-        training = Training(workers, transport, optimizer, total_steps or inf, warmup_steps or 0, seed)
-        sync = Synchronised(workers, algorithm, training, meetings, clip_norm)
+        kind = ShardedWorkers if any(map(is_sharded, model.parameters())) else AttachedWorkers
+        workers = [kind(model, parameters) for parameters in alike(trainable(model)) or [[]]]
+        transport = Transport(size, Clocks(workers[0].rows.device), rank, size, group=group)
+        transport.start_like_rank_0(each.rows for each in workers)
+        keep = keep_on_cpu if offload else torch.clone
+        trainings = [
+            Training(each, transport, optimizer, total_steps or inf, warmup_steps or 0, seed, keep=keep)
+            for each in workers
+        ]
+        sync = Synchronised(workers, algorithm, trainings, meetings, clip_norm)
         meetings.meet("attaching", "ready")
         sync.begin()  # what could be refused has been: from here on, model and optimizer change
     return sync
@@ -134,6 +145,7 @@ class _Attached(Settings):
     warmup_steps: Count | None
     seed: Count
     clip_norm: PositiveNumber | None
+    offload: Literal["cpu"] | None
 
 
 class Synchronised:
@@ -146,16 +158,19 @@ class Synchronised:
 
     def __init__(
         self,
-        workers: AttachedWorkers,
+        workers: Sequence[AttachedWorkers],
         options: SyncOptions,
-        training: Training,
+        trainings: Sequence[Training],
         meetings: StoreAllGather,
         clip_norm: float | None,
     ) -> None:
-        self.model, self.options, self.optimizer = workers.models[0], options, training.optimizer
+        training = trainings[0]
+        self.model, self.options, self.optimizer = workers[0].models[0], options, training.optimizer
         self.workers, self.transport, self._meetings = workers, training.transport, meetings
         self._guard = Guard(self.workers, self.optimizer, ranks_of(self.transport.group))
-        self.algorithm = build(options, training)
+        # Parameters of each dtype and device have a row, and an algorithm, of their own; all do the same in each step.
+        self.algorithms = [build(options, each) for each in trainings]
+        self.algorithm = self.algorithms[0]
         self.synced = False
         self._unproven = options.rule if options.rule.follows_lr else None
         self._packs_gradients = options.needs.average_gradients or self.algorithm.changes_gradients
@@ -174,16 +189,18 @@ class Synchronised:
 
     def begin(self) -> None:
         """Give the model the start of all workers, and attach to the optimizer; `attach` has done so."""
-        frozen = (local(each) for each in self.model.parameters() if not each.requires_grad)
-        self.transport.start_like_rank_0([*frozen, *self.model.buffers()])
-        self.workers.bind()
+        frozen = [each for each in self.model.parameters() if not each.requires_grad]
+        self.transport.start_like_rank_0(part for each in [*frozen, *self.model.buffers()] for part in plain(each))
+        for workers in self.workers:
+            workers.bind()
         self._hooks = [
             self.optimizer.register_step_pre_hook(self._before_step),
             self.optimizer.register_step_post_hook(self._after_step),
         ]
         ATTACHED.add(self.model)
-        self.algorithm.send_ahead()
-        self.workers.write_back()
+        for algorithm in self.algorithms:
+            algorithm.send_ahead()
+        self._write_back()
         self._guard.remember(0)
 
     def __repr__(self) -> str:
@@ -255,7 +272,8 @@ class Synchronised:
             raise UserError(f"advise(): found {self.options!r}, whose messages travel while workers compute or are "
                             "rounded, allowed: a method whose steps wait for whole ones, as AllReduce")  # fmt: skip
         self._meet("advise()")
-        return advise(self.transport, sum(local(each).nbytes for each in self.workers.parameters[0]))
+        trained = (each for workers in self.workers for each in workers.parameters[0])
+        return advise(self.transport, sum(local(each).nbytes for each in trained))
 
     @contextmanager
     def consensus(self) -> Iterator[nn.Module]:
@@ -267,15 +285,16 @@ class Synchronised:
         try:
             with ExitStack() as stack:
                 with torch.inference_mode(False), torch.no_grad():
-                    model = stack.enter_context(self.algorithm.consensus())
-                    stack.enter_context(self.workers.shown())
+                    for algorithm, workers in zip(self.algorithms, self.workers, strict=True):
+                        stack.enter_context(algorithm.consensus())
+                        stack.enter_context(workers.shown())
                 self._in_consensus = True
                 try:
-                    yield model
+                    yield self.model
                 finally:
                     self._in_consensus = False
         finally:
-            self.workers.write_back()
+            self._write_back()
             self._guard.remember(self.steps)
 
     @torch.inference_mode(False)
@@ -284,8 +303,9 @@ class Synchronised:
         """Give every worker the final average and detach from the optimizer; a collective call after the last step."""
         self._meet("finish()")
         with self._changing("finish()"):
-            self.algorithm.close()
-            self.algorithm.synchronise()
+            for algorithm in self.algorithms:
+                algorithm.close()
+                algorithm.synchronise()
         self.detach()
 
     def take_parameters(self) -> None:
@@ -313,8 +333,10 @@ class Synchronised:
             self._guard.check_model()
             self._guard.check_still(self.steps)
         own = {"identity": self._full_identity(), "transport": self.transport.state_dict()}
-        state = self.workers.spread(self.algorithm.state_dict()) | own
-        self.workers.write_back()
+        pairs = zip(self.workers, self.algorithms, strict=True)
+        states = [workers.spread(algorithm.state_dict()) for workers, algorithm in pairs]
+        state = own | (states[0] if len(states) == 1 else {f"row {number}": each for number, each in enumerate(states)})
+        self._write_back()
         self._guard.remember(self.steps)
         return state
 
@@ -344,7 +366,9 @@ class Synchronised:
         self._unproven = None
         try:
             with self._changing("load_state_dict()"):
-                self.algorithm.load_state_dict(self.workers.gathered(state))
+                for number, (workers, algorithm) in enumerate(zip(self.workers, self.algorithms, strict=True)):
+                    of_row = state if len(self.workers) == 1 else state[f"row {number}"]
+                    algorithm.load_state_dict(workers.gathered(of_row))
                 self.transport.load_state_dict(state["transport"])
         except (AttributeError, IndexError, KeyError, TypeError, UserError) as error:
             raise UserError(f"rank {self.transport.rank}, load_state_dict(): the state is damaged or of another "
@@ -355,9 +379,9 @@ class Synchronised:
 
     def _full_identity(self) -> list[str]:
         """What a state belongs to, a line each, down to the values of the parameters."""
-        digest = self.workers.sha256()
-        self.workers.write_back()
-        return [*self._identity, f"parameters with SHA-256 {digest}"]
+        digests = " ".join(each.sha256() for each in self.workers)
+        self._write_back()
+        return [*self._identity, f"parameters with SHA-256 {digests}"]
 
     def _meet(self, call: str) -> None:
         """Before a call of all ranks: raise an error if it cannot be an average, or if the ranks are not in step."""
@@ -393,7 +417,7 @@ class Synchronised:
         """Remember a call that changes parameters and algorithm until it has ended."""
         self._begun = call
         yield
-        self.workers.write_back()
+        self._write_back()
         self._begun = ""
 
     @contextmanager
@@ -454,17 +478,33 @@ class Synchronised:
     def _synchronise_gradient(self) -> None:
         self._has_gradient = True
         if self._packs_gradients:
-            self.workers.pack_gradients()
+            for workers in self.workers:
+                workers.pack_gradients()
         if self.algorithm.one_gradient:
             self._begun = f"step {self.steps + 1}"
         with self._explained(self.steps + 1):
-            self.algorithm.after_backward()
-        self.workers.write_back()
+            for algorithm in self.algorithms:
+                algorithm.after_backward()
+        self._write_back()
         if self._packs_gradients:
             if self._clip_norm:
-                self.workers.clip_gradients(self._clip_norm)
+                self._clip_gradients(self._clip_norm)
             with self._located(f"step {self.steps + 1}"):
-                self.workers.unpack_gradients()
+                for workers in self.workers:
+                    workers.unpack_gradients()
+
+    def _clip_gradients(self, max_norm: float) -> None:
+        """Clip the gradient of all rows by its norm."""
+        norms = [each.gradient_norms() for each in self.workers]
+        if len(norms) > 1:
+            norm = torch.linalg.vector_norm(torch.tensor([each.item() for each in norms], dtype=torch.float64))
+            norms = [norm.to(each) for each in norms]
+        for workers, norm in zip(self.workers, norms, strict=True):
+            workers.clip_gradients(max_norm, norm)
+
+    def _write_back(self) -> None:
+        for workers in self.workers:
+            workers.write_back()
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -482,8 +522,9 @@ class Synchronised:
         if self._rates:
             self._rates.add(self._lr, first, begins_round, first >= self.algorithm.warmup_steps)
         with self._changing(f"step {first + 1}"), self._explained(first + 1):
-            self.synced = self.algorithm.after_step(self._lr)
-            self.algorithm.send_ahead()
+            for algorithm in self.algorithms:
+                self.synced = algorithm.after_step(self._lr)
+                algorithm.send_ahead()
         self.transport.end_step()
         if first == self.algorithm.total_steps:
             warnings.warn(f"step {first + 1} is beyond total_steps = {first}: every step is now a round of its own; "

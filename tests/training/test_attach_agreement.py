@@ -14,11 +14,13 @@ from torch.distributed.algorithms.model_averaging.averagers import PeriodicModel
 from torch.distributed.optim import PostLocalSGDOptimizer
 
 import resync
+from resync import library
 from resync.base.processes.meeting import StoreAllGather
 from resync.workers.engine.clocks import Clocks
 from resync.workers.engine.transport import Transport
 from resync.workers.sync import options
 from resync.workers.sync.options.base import SyncOptions
+from resync.workers.sync.outer import keep_on_cpu
 
 METHODS: dict[str, SyncOptions] = {
     "AllReduce": resync.AllReduce(),
@@ -43,6 +45,7 @@ METHODS: dict[str, SyncOptions] = {
     "DiLoCoProgress": resync.DiLoCoProgress(period=2, reference=0.2),
     "StreamingDiLoCo": resync.StreamingDiLoCo(period=4, fragments=2, delay=1),
     "StreamingDiLoCo, int8": resync.StreamingDiLoCo(period=4, fragments=2, delay=1, compression="int8"),
+    "StreamingDiLoCo, bfloat16": resync.StreamingDiLoCo(period=4, fragments=2, delay=1, compression="bfloat16"),
     "SNOO": resync.SNOO(period=2),
     "GPA": resync.GPA(h=3),
     "PALSGD": resync.PALSGD(period=2, start=6),
@@ -54,6 +57,8 @@ EQUAL = [name for name, method in METHODS.items() if method.needs.average_gradie
 """Those whose workers are equal after every step, in the first steps at least."""
 STATE = ["LocalSGD with state", "SGP with state", "SlowMo with state", "DESLOC"]
 """Those that average the optimizer's state."""
+STREAMING = ["StreamingDiLoCo", "StreamingDiLoCo, int8", "StreamingDiLoCo, bfloat16"]
+"""Those that send a row in parts."""
 
 
 def test_the_methods_are_all_of_the_library():
@@ -179,6 +184,150 @@ def _complex(rank: int, name: str) -> list[float]:
     return _flat(model.parameters())
 
 
+class Quantised(Tensor):
+    """A wrapper of int8 and one scale, as the tensors of quantised weights are."""
+
+    values: Tensor
+    scale: Tensor
+
+    @staticmethod
+    def __new__(cls, values: Tensor, scale: Tensor) -> Any:
+        """A tensor that shows as float32, and has no memory of its own."""
+        return Tensor._make_wrapper_subclass(cls, values.shape, dtype=torch.float32)
+
+    def __init__(self, values: Tensor, scale: Tensor) -> None:
+        self.values, self.scale = values, scale
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["values", "scale"], None
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """It can be detached, and moved into a Parameter; to compute with it, take its parts."""
+        assert func is torch.ops.aten.detach.default, f"{func} of a frozen weight"
+        return Quantised(args[0].values, args[0].scale)
+
+
+class Adapted(nn.Module):
+    """A frozen int8 weight with bfloat16 adapters, which differs between the ranks, and a float32 norm beside it."""
+
+    def __init__(self, rank: int, trained: str) -> None:
+        super().__init__()
+        torch.manual_seed(rank)
+        self.base = nn.Parameter(
+            Quantised(torch.randint(-9, 9, (3, 2), dtype=torch.int8), torch.rand(3, 1)), requires_grad=False
+        )
+        self.codes = nn.Parameter(torch.randint(0, 9, (3,), dtype=torch.uint8), requires_grad=False)
+        self.down, self.up = (nn.Parameter(torch.randn(shape).bfloat16()) for shape in ((1, 2), (3, 1)))
+        self.gain, self.shift = nn.Parameter(torch.rand(3)), nn.Parameter(torch.rand(()))
+        for name in {"adapters": ["gain", "shift"], "norm": ["down", "up"], "all": []}[trained]:
+            getattr(self, name).requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """A loss in which no gradient of the adapters depends on the norm, nor the other way round."""
+        weight = self.base.values * self.base.scale + (self.up @ self.down).float()
+        return (x @ weight.T - 1).square().mean() + (x.sum() * self.gain + self.shift).square().mean()
+
+
+def _mixed(rank: int, name: str) -> dict[str, Any]:
+    """The ends of trainings of both dtypes, of each alone, and of both saved and resumed."""
+    found: dict[str, Any] = {}
+    for training in ("all", "adapters", "norm", "resumed"):
+        model = Adapted(rank, "all" if training == "resumed" else training)
+        optimizer, sync = _attached(name, model)
+
+        def steps(number: int, model: nn.Module = model, optimizer: torch.optim.Optimizer = optimizer) -> None:
+            for _ in range(number):
+                optimizer.zero_grad()
+                model(torch.ones(2) * (rank + 1)).backward()
+                optimizer.step()
+
+        steps(5)
+        if training == "resumed":
+            parts = deepcopy([[each.data.clone() for each in _trained(model)], optimizer.state_dict()])
+            state = deepcopy(sync.state_dict())
+            steps(2)
+            for each, value in zip(_trained(model), parts[0], strict=True):
+                each.data.copy_(value)
+            optimizer.load_state_dict(parts[1])
+            sync.load_state_dict(state)
+        steps(4)
+        with sync.consensus():
+            found[training, "average"] = _flat(_trained(model))
+        sync.finish()
+        found[training] = _flat(_trained(model))
+    return found | {"frozen": _flat([model.base.values, model.base.scale, model.codes]), "bytes": sync.bytes_sent}
+
+
+def _scalar(rank: int, name: str) -> list[float]:
+    """The end of a training beside whose bfloat16 row is one of a single float32 number, fewer than fragments."""
+    model = nn.ParameterList([torch.ones(8).bfloat16(), torch.ones(())])
+    optimizer, sync = _attached(name, model, torch.optim.SGD)
+    for _ in range(8):
+        optimizer.zero_grad()
+        (model[0].float().sum() + model[1] * rank).backward()
+        optimizer.step()
+    sync.load_state_dict(sync.state_dict())
+    sync.finish()
+    return torch.stack([model[0].float().mean(), model[1]]).tolist()
+
+
+def _clipped(rank: int) -> list[float]:
+    """A step of clipped gradients, of which the average over the ranks is 3 for each of 4 numbers of two dtypes."""
+    model = nn.ParameterList([torch.zeros(3), torch.zeros((), dtype=torch.float64)])
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    sync = resync.attach(model, optimizer, resync.AllReduce(), clip_norm=1.0)
+    (3 * model[0].sum() + 6 * rank * model[1]).backward()
+    optimizer.step()
+    found = torch.cat([model[0], model[1].view(1)]).tolist()
+    for _ in range(2):
+        optimizer.step()
+    assert sync.advise().average > 0
+    sync.finish()
+    return found
+
+
+def _trained(model: nn.Module) -> list[nn.Parameter]:
+    return [each for each in model.parameters() if each.requires_grad]
+
+
+class Far(Tensor):
+    """What stands in for the memory of another device: it can be moved, and not be computed with."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Allow what is possible between devices."""
+        name = func.__name__
+        assert name in ("to", "copy_", "clone", "__getitem__", "__get__", "__deepcopy__"), f"{name} of stored tensors"
+        with torch._C.DisableTorchFunctionSubclass():
+            found = func(*args, **kwargs or {})
+        if name == "to":
+            return found.clone().as_subclass(Tensor)
+        return found.as_subclass(cls) if name in ("__getitem__", "clone") else found
+
+
+def _offloaded(rank: int, name: str) -> list[Any]:
+    """The end of a training, and how many vectors are stored elsewhere: not at all, in CPU memory, and far away."""
+    found: list[Any] = []
+    for offload, keep in ((None, None), ("cpu", keep_on_cpu), ("cpu", lambda each: each.clone().as_subclass(Far))):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(library, "keep_on_cpu", keep)
+            model = _two_layers()
+            optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+            sync = resync.attach(model, optimizer, METHODS[name], total_steps=20, warmup_steps=0, offload=offload)
+        for _ in range(9):
+            optimizer.zero_grad()
+            (model["b"](torch.ones(3, 3)) * model["a"](torch.ones(3, 3)) * (rank + 1)).mean().backward()
+            optimizer.step()
+        sync.load_state_dict(sync.state_dict())
+        with sync.consensus():
+            pass
+        far = sum(each.shape.numel() for each in vars(sync.algorithm).values() if isinstance(each, Far))
+        sync.finish()
+        found += [_flat(model.parameters()), far / 8]
+    return found
+
+
 FOLLOWING = {
     "QSR": resync.QSR(alpha=0.2, h_base=2),
     "SlowMo": resync.SlowMo(period=3),
@@ -262,7 +411,7 @@ def _add_storages(value: Any, kept: dict[int, int], seen: set[int]) -> None:
         _add_storages(each, kept, seen)
 
 
-OF_ALL: list[Callable[[int, str], Any]] = [_modes, _complex, _memory]
+OF_ALL: list[Callable[[int, str], Any]] = [_modes, _complex, _memory, _mixed, _offloaded]
 
 
 def _all(rank: int, world_size: int) -> dict[Any, Any]:
@@ -273,7 +422,8 @@ def _all(rank: int, world_size: int) -> dict[Any, Any]:
     found |= {("_moments", name): _moments(rank, name) for name in STATE}
     found |= {("_rates", name): _rates(rank, name) for name in FOLLOWING}
     found |= {("_large", dtype): _large(rank, dtype) for dtype in (torch.float32, torch.bfloat16, torch.float64)}
-    return found | {"_tries": _tries(rank)}
+    found |= {("_scalar", name): _scalar(rank, name) for name in STREAMING}
+    return found | {"_tries": _tries(rank), "_clipped": _clipped(rank)}
 
 
 @pytest.fixture(scope="module")
@@ -318,7 +468,8 @@ def test_complex_parameters_keep_their_imaginary_parts(ranks, name):
 MEMORY = {name: 0 for name in METHODS} | {
     **{"AllReduce": 1, "SGP": 1, "SGP, random": 1, "DPSGD": 1, "SGP with state": 2, "OSGP": 2, "D2": 2, "ADPSGD": 2},
     **{"DiLoCo": 2, "DiLoCo, bfloat16": 2, "DiLoCoProgress": 2, "SlowMo with state": 2, "Lookahead": 2},
-    **{"StreamingDiLoCo": 2.5, "StreamingDiLoCo, int8": 2.5, "SlowMo": 3, "SNOO": 3, "GPA": 3, "NoLoCo": 3},
+    **dict.fromkeys(STREAMING, 2.5),
+    **{"SlowMo": 3, "SNOO": 3, "GPA": 3, "NoLoCo": 3},
     **{"RelaySum": 3, "RelaySum of gradients": 4, "GradientTracking": 4, "PALSGD": 4},
 }
 """Vectors of all parameters, as docs/library.md has them."""
@@ -328,6 +479,47 @@ MEMORY = {name: 0 for name in METHODS} | {
 def test_a_method_keeps_no_vector_that_it_does_not_need(ranks, name):
     for rank in ranks:
         assert rank["_memory", name] == pytest.approx(MEMORY[name], abs=0.1)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_parameters_of_several_dtypes_train_as_those_of_each_would_alone(ranks, name):
+    """Beside frozen ones of integers, which all have from rank 0."""
+    one, other = (rank["_mixed", name] for rank in ranks)
+    assert one["frozen"] == other["frozen"]
+    assert len(set(one["frozen"])) > 5
+    for found in (one, other):
+        assert found["all", "average"] == pytest.approx(one["all", "average"], abs=0.02)
+        assert found["all"] == pytest.approx(one["all"], abs=0.02)
+        if name != "ADPSGD":
+            assert found["bytes"] == one["bytes"] > 0
+            assert found["all"] == found["adapters"] + found["norm"] == found["resumed"]
+            assert found["all", "average"] == found["adapters", "average"] + found["norm", "average"]
+
+
+STORED = {name: 0 for name in METHODS} | {"PALSGD": 1} | dict.fromkeys(STREAMING, 2) | dict.fromkeys(
+    ("DiLoCo", "DiLoCo, bfloat16", "DiLoCoProgress", "SlowMo", "SlowMo with state", "SNOO", "NoLoCo", "Lookahead"), 2
+)  # fmt: skip
+"""Vectors of all parameters that only ends of rounds need, as docs/library.md has them."""
+
+
+@pytest.mark.parametrize("name", STREAMING)
+def test_a_row_may_have_fewer_numbers_than_fragments(ranks, name):
+    one, other = (rank["_scalar", name] for rank in ranks)
+    assert one == other
+    assert one[1] == pytest.approx((one[0] + 1) / 2, abs=0.05)
+
+
+def test_gradients_are_clipped_by_the_norm_of_all_dtypes(ranks):
+    assert [rank["_clipped"] for rank in ranks] == [pytest.approx([-0.5] * 4, abs=1e-6)] * 2
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_only_ends_of_rounds_need_is_stored_elsewhere_and_no_step_uses_it(ranks, name):
+    for rank in ranks:
+        plain, none, on_cpu, too, far, vectors = rank["_offloaded", name]
+        assert (none, too, vectors) == (0, 0, STORED[name])
+        if name != "ADPSGD":
+            assert plain == on_cpu == far
 
 
 @pytest.mark.parametrize("name", FOLLOWING)

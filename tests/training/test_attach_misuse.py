@@ -184,6 +184,10 @@ def _untrained(rank: int) -> list[str]:
     return [_end(sync.finish)]
 
 
+class Opaque(torch.Tensor):
+    """A tensor that does not say of which others it consists."""
+
+
 REFUSED = {
     "fsdp": "weight is a shard of FullyShardedDataParallel, allowed: fully_shard, or whole parameters",
     "fully_shard": "weight is sharded over the ranks [0, 1], of which [0, 1] are workers",
@@ -195,7 +199,9 @@ REFUSED = {
     "again": "an algorithm is attached to this model already: end it with finish(), or after",
     "strangers": "the optimizer has parameters that the model does not have, of shape (7,): they would",
     "missing": "the optimizer does not have these parameters of the model: bias",
-    "mixed": "share one dtype, found: torch.float32, torch.float64",
+    "no parameters": "trainable parameters must exist and share one dtype, found: none",
+    "opaque": "parameter frozen is a Opaque, allowed: plain tensors, DTensors of fully_shard, or frozen ones",
+    "torch's integers": "parameter frozen is of torch.qint8, whose scales are not shared, allowed: tensors of torchao",
     "sharded optimizer": "ZeroRedundancyOptimizer copies parameters between the workers in every step, allowed with it",
     "sparse buffer": "buffer mask is sparse or packed (torch.sparse_coo), allowed: dense tensors",
     "sparse parameter": "parameter frozen is sparse or packed (torch.sparse_csr), allowed: dense tensors",
@@ -219,14 +225,21 @@ def _refused(rank: int) -> list[str]:
         "again": _loop(rank)[0],
         "strangers": nn.Linear(2, 2),
         "missing": nn.Linear(2, 2),
-        "mixed": nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double()),
+        "no parameters": nn.Linear(2, 2).requires_grad_(False),
+        "opaque": nn.Linear(2, 2),
+        "torch's integers": nn.Linear(2, 2),
         "sharded optimizer": nn.Linear(2, 2),
         "sparse buffer": nn.Linear(2, 2),
         "sparse parameter": nn.Linear(2, 2),
         "lazy buffer": nn.Sequential(nn.Linear(2, 2), nn.LazyBatchNorm1d(affine=False)),
     }
     models["sparse buffer"].register_buffer("mask", torch.eye(4).to_sparse())
-    models["sparse parameter"].frozen = nn.Parameter(torch.eye(4).to_sparse_csr(), requires_grad=False)
+    for name, frozen in {
+        "sparse parameter": torch.eye(4).to_sparse_csr(),
+        "opaque": torch.eye(4).as_subclass(Opaque),
+        "torch's integers": torch.quantize_per_tensor(torch.eye(4), 0.1, 0, torch.qint8),
+    }.items():
+        models[name].frozen = nn.Parameter(frozen, requires_grad=False)
     found = []
     for name, model in models.items():
         optimizer = _sharded(model) if name == "sharded optimizer" else _sgd(model)

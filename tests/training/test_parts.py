@@ -14,7 +14,7 @@ from resync.workers.engine.attached_workers import AttachedWorkers
 from resync.workers.engine.clocks import Clocks
 from resync.workers.engine.engine import Engine
 from resync.workers.engine.transport import Transport
-from resync.workers.engine.workers import Workers
+from resync.workers.engine.workers import Workers, alike, trainable
 from resync.workers.sync.fields import field
 
 CPU = torch.device("cpu")
@@ -74,7 +74,7 @@ def test_models_that_cannot_be_rows_are_refused(model: nn.Module, found: str):
 def test_a_field_of_an_optimizer_over_modules_is_one_row():
     """Also where a parameter has no gradient, and so no state: every worker sends as much as the others."""
     model = Tied()
-    workers = AttachedWorkers(model)
+    workers = AttachedWorkers(model, trainable(model))
     workers.bind()
     optimizer = torch.optim.SGD((each for each in model.parameters() if each.requires_grad), lr=0.1, momentum=0.9)
     model(torch.ones(2, 3)).sum().backward()
@@ -94,6 +94,20 @@ def test_a_field_of_an_optimizer_over_modules_is_one_row():
     assert set(optimizer.state) == set(before)
     with field(workers, optimizer, "momentum_buffer") as values:
         assert torch.equal(values, expected.unsqueeze(0))
+
+
+def test_a_field_that_no_parameter_of_a_row_has_is_zero_and_stays_away():
+    model = nn.ParameterList([torch.ones(3), torch.ones(2).bfloat16()])
+    rows = [AttachedWorkers(model, parameters) for parameters in alike(trainable(model))]
+    groups = [{"params": [each], "momentum": momentum} for each, momentum in zip(model, (0.9, 0), strict=True)]
+    optimizer = torch.optim.SGD(groups, lr=0.1)
+    for workers, length in zip(rows, (3, 2), strict=True):
+        with field(workers, optimizer, "momentum_buffer") as values:
+            assert torch.equal(values, torch.zeros(1, length + 1))
+            values[0, :-1] = 1
+    assert not optimizer.state
+    with pytest.raises(ValueError, match="the optimizer has no state 'exp_avg', allowed: momentum_buffer"):
+        field(rows[1], optimizer, "exp_avg").__enter__()
 
 
 def test_workers_must_be_spread_evenly():

@@ -36,10 +36,20 @@ METHODS: dict[str, Any] = {
 }
 
 
-def _model() -> nn.Module:
+class Double(nn.Linear):
+    """A layer in float64 between others in float32."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs, dtype=torch.float64)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return super().forward(inputs.double()).float()
+
+
+def _model(first: type[nn.Linear] = nn.Linear) -> nn.Module:
     """With an odd number of rows in each layer, so that shards differ in size."""
     torch.manual_seed(1)
-    return nn.Sequential(nn.Linear(6, 5), nn.LayerNorm(5), nn.Tanh(), nn.Linear(5, 3))
+    return nn.Sequential(first(6, 5), nn.LayerNorm(5), nn.Tanh(), nn.Linear(5, 3))
 
 
 def _batch(replica: int, step: int, part: int, parts: int) -> tuple[Tensor, Tensor]:
@@ -66,7 +76,10 @@ class Trained:
         self.inside = inside
         self.replica, self.part = mesh.get_coordinate() if mesh else (dist.get_rank(), 0)
         self.parts = mesh.size(1) if mesh else 1
-        self.model = _sharded(_model(), mesh) if inside == "fsdp" else _model()
+        name, _, dtypes = name.partition(", two ")
+        self.model = _model(Double if dtypes else nn.Linear)
+        if inside == "fsdp":
+            _sharded(self.model, mesh)
         self.forward: Callable[[Tensor], Tensor] = self.model
         if inside == "ddp":
             self.forward = DistributedDataParallel(self.model, process_group=mesh["shard"].get_group())
@@ -182,7 +195,9 @@ def _continued(rank: int, world_size: int, folder: Path, name: str, shape: tuple
     return trained.parameters()
 
 
-@pytest.mark.parametrize("name", ["SGP with momentum", "OSGP", "SlowMo", "DiLoCo", "StreamingDiLoCo"])
+@pytest.mark.parametrize(
+    "name", ["SGP with momentum", "OSGP", "SlowMo", "DiLoCo", "StreamingDiLoCo", "StreamingDiLoCo, two dtypes"]
+)
 def test_replicas_continue_from_a_distributed_checkpoint_with_other_shards(name: str, tmp_path: Path):
     trained = run_processes(4, _saved, tmp_path, name, (2, 2))
     for found, expected in zip(run_processes(4, _continued, tmp_path, name, (2, 2)), trained, strict=True):

@@ -1,6 +1,6 @@
 """One worker that is a model in somebody's training loop, with an optimizer over the model's own parameters."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from math import nan
@@ -10,21 +10,22 @@ import torch
 from torch import Tensor, nn
 
 from resync.workers.engine.shards import local
-from resync.workers.engine.workers import Workers, bind, copy_into, row_like, trainable
+from resync.workers.engine.workers import Workers, bind, copy_into, row_like
 
 
 class AttachedWorkers(Workers):
-    """The worker whose parameters are those of `model`, and become views of the row with `bind`, in place.
+    """The worker that trains `parameters` of `model`, which become views of the row with `bind`, in place.
 
-    Until then nothing about the model has changed. Gradients stay separate tensors, because such loops discard them
-    (`zero_grad`) and may leave some out. They have a row only if an algorithm asks for it. Behind it are N marks, one
-    for each parameter: whether it has a gradient, NaN for a sparse one. They are averaged with the gradients, so that
-    all workers give a gradient to a parameter to which any worker gives one.
+    Until then nothing about the model has changed. The parameters share a dtype and a device: a model with several
+    has an `AttachedWorkers` for each. Gradients stay separate tensors, because such loops discard them (`zero_grad`)
+    and may leave some out. They have a row only if an algorithm asks for it. Behind it are N marks, one for each
+    parameter: whether it has a gradient, NaN for a sparse one. They are averaged with the gradients, so that all
+    workers give a gradient to a parameter to which any worker gives one.
     """
 
-    def __init__(self, model: nn.Module) -> None:
-        self._rows = row_like(trainable(model), 1)
-        self.models, self.parameters = [model], [trainable(model)]
+    def __init__(self, model: nn.Module, parameters: Sequence[nn.Parameter]) -> None:
+        self._rows = row_like(parameters, 1)
+        self.models, self.parameters = [model], [list(parameters)]
         self._split = []
         copy_into(self.parameters[0], self._rows.data[0])
 

@@ -1,7 +1,8 @@
 """What a model and an optimizer must be to be attached to, and must remain: an average must not silently not happen."""
 
 import gc
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
 from math import isnan
 from typing import Any
 from weakref import WeakSet
@@ -17,7 +18,8 @@ from resync.base.torch_private import calls_hooks, is_shard
 from resync.workers.engine.attached_workers import AttachedWorkers
 from resync.workers.engine.members import ranks_of
 from resync.workers.engine.optimizer_state import parameters_of
-from resync.workers.engine.shards import is_sharded, local, reshard
+from resync.workers.engine.shards import is_sharded, local, plain, reshard
+from resync.workers.engine.workers import trainable
 
 ATTACHED: "WeakSet[nn.Module]" = WeakSet()
 """The models that an algorithm is attached to."""
@@ -114,8 +116,12 @@ def _check_tensor(name: str, tensor: Tensor, ranks: Collection[int]) -> None:
         raise UserError(f"{name} is a shard of FullyShardedDataParallel, allowed: fully_shard, or whole parameters")
     if is_sharded(tensor):
         _check_mesh(name, tensor, ranks)
-    elif type(tensor.data) is not Tensor:
-        raise UserError(f"{name} is a {type(tensor.data).__name__}, allowed: plain tensors, or DTensors of fully_shard")
+    elif type(tensor.data) is not Tensor and (tensor.requires_grad or not hasattr(tensor, "__tensor_flatten__")):
+        raise UserError(f"{name} is a {type(tensor.data).__name__}, allowed: plain tensors, DTensors of fully_shard, "
+                        "or frozen ones that consist of plain tensors (__tensor_flatten__)")  # fmt: skip
+    if tensor.is_quantized:
+        raise UserError(f"{name} is of {tensor.dtype}, whose scales are not shared, allowed: tensors of torchao, or "
+                        "integers and scales as tensors of their own")  # fmt: skip
     if tensor.is_meta:
         raise UserError(f"{name} is on the meta device and has no values, allowed: a device that stores it")
     if tensor.layout is not torch.strided:
@@ -147,12 +153,13 @@ def _check_storages(model: nn.Module) -> None:
     """
     found = []
     for name, each in _tensors(model):
-        tensor = local(each.detach())
-        if tensor.numel():
-            elements = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-            start = tensor.data_ptr()
-            moves = each.requires_grad and not is_sharded(each)
-            found.append((str(tensor.device), start, start + elements * tensor.element_size(), moves, name))
+        moves = each.requires_grad and not is_sharded(each)
+        for tensor in plain(each.detach()):
+            if tensor.numel():
+                sizes = zip(tensor.shape, tensor.stride(), strict=True)
+                elements = 1 + sum((size - 1) * stride for size, stride in sizes)
+                start = tensor.data_ptr()
+                found.append((str(tensor.device), start, start + elements * tensor.element_size(), moves, name))
     before: list[tuple[str, int, int, bool, str]] = []
     for own in sorted(found, key=lambda each: each[:2]):
         device, start, _, moves, name = own
@@ -192,12 +199,20 @@ def _check_owners(model: nn.Module, optimizer: Optimizer) -> None:
 
 
 def description(model: nn.Module) -> list[str]:
-    """A line for every parameter and buffer, by which ranks and saved states compare their models."""
-    return [
-        f"{name}: {str(each.dtype).removeprefix('torch.')} {list(each.shape)}"
-        + (", frozen" if name.startswith("parameter") and not each.requires_grad else "")
-        for name, each in _tensors(model)
-    ]
+    """A line for every parameter and buffer, by which ranks and saved states compare their models.
+
+    Where trained parameters are on several devices it says on which: not on all ranks the same, but equally spread.
+    """
+    devices = list(dict.fromkeys(each.device for each in trainable(model)))
+    lines = []
+    for name, each in _tensors(model):
+        line = f"{name}: {str(each.dtype).removeprefix('torch.')} {list(each.shape)}"
+        if name.startswith("parameter") and not each.requires_grad:
+            line += ", frozen"
+        elif name.startswith("parameter") and len(devices) > 1:
+            line += f", on device {devices.index(each.device) + 1} of {len(devices)}"
+        lines.append(line)
+    return lines
 
 
 def shard_of(model: nn.Module) -> str:
@@ -211,12 +226,13 @@ def shard_of(model: nn.Module) -> str:
 class Guard:
     """Notices when what the optimizer trains is no longer what the algorithm averages."""
 
-    def __init__(self, workers: AttachedWorkers, optimizer: Optimizer, ranks: Collection[int]) -> None:
+    def __init__(self, workers: Sequence[AttachedWorkers], optimizer: Optimizer, ranks: Collection[int]) -> None:
         self.workers, self.optimizer = workers, optimizer
         self._ranks = set(ranks)
-        self.model = workers.models[0]
+        self.model = workers[0].models[0]
         self._names = {id(parameter): name for name, parameter in self.model.named_parameters()}
-        self._averaged = set(map(id, workers.parameters[0]))
+        self._rows = [each.parameters[0] for each in workers]
+        self._averaged = {id(parameter) for parameters in self._rows for parameter in parameters}
         held = parameters_of(optimizer)
         self._held = list(map(id, held))
         self._world_size = rank_and_world_size()[1]
@@ -233,7 +249,7 @@ class Guard:
         before, norms = self._known
         if before != steps:
             return
-        for parameter, was, now in zip(self.workers.parameters[0], norms, self._norms(), strict=True):
+        for parameter, was, now in zip(chain(*self._rows), norms, self._norms(), strict=True):
             if was != now and not (isnan(was) and isnan(now)):
                 raise RuntimeError(
                     f"{self._name(parameter)} has changed and sync.steps, {steps}, has not: another optimizer took "
@@ -243,8 +259,11 @@ class Guard:
 
     def _norms(self) -> list[float]:
         """A number for each parameter that a step would hardly leave as it is."""
-        norms = [torch.linalg.vector_norm(local(each.detach())) for each in self.workers.parameters[0]]
-        return torch.stack(norms).tolist()
+        found: list[float] = []
+        for parameters in self._rows:
+            norms = [torch.linalg.vector_norm(local(each.detach())) for each in parameters]
+            found += torch.stack(norms).tolist()
+        return found
 
     def check(self) -> None:
         """Raise RuntimeError if other processes take part, or parameters were moved, cast, added, replaced or unfrozen.
@@ -257,7 +276,7 @@ class Guard:
                                "destroy_process_group after finish()")  # fmt: skip
         held = list(map(id, parameters_of(self.optimizer)))
         unfrozen = any([parameter.requires_grad for parameter in self._frozen])
-        if held != self._held or unfrozen or not self.workers.are_bound():
+        if held != self._held or unfrozen or not all(each.are_bound() for each in self.workers):
             raise RuntimeError(self._change(held))
         if not self._alone:
             self._check_wrappers()
@@ -272,7 +291,7 @@ class Guard:
                 raise RuntimeError(_new(name))
 
     def _change(self, held: list[int]) -> str:
-        if moved := self.workers.unbound():
+        if moved := [parameter for each in self.workers for parameter in each.unbound()]:
             return (
                 f"{len(moved)} parameters, the first of which is {self._name(moved[0])}, are stored elsewhere than "
                 "when the algorithm was attached, and would not be averaged: cast, move or re-bind (.data = ...) them "

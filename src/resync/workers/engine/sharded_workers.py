@@ -1,6 +1,6 @@
 """A worker whose parameters are sharded by FSDP2 (`fully_shard`): its row is that of this process's shards."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from itertools import pairwise
@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from resync.workers.engine.attached_workers import AttachedWorkers
 from resync.workers.engine.shards import as_shard, local, reshard, shard_group
-from resync.workers.engine.workers import places, row_like, trainable
+from resync.workers.engine.workers import places, row_like
 
 
 class ShardedWorkers(AttachedWorkers):
-    """One worker of several processes, each with shards of all parameters of `model`, in their order.
+    """One worker of several processes, each with shards of these parameters of `model`, in their order.
 
     FSDP owns the memory of the shards. `rows` [1, P], P the elements of this process's shards, is a copy: it is read
     from them when it is first asked for, and `write_back` ends its use. Where no algorithm asks for the rows, as within
@@ -25,9 +25,8 @@ class ShardedWorkers(AttachedWorkers):
     Raises ValueError as `AttachedWorkers`.
     """
 
-    def __init__(self, model: nn.Module) -> None:
-        self.models = [model]
-        self.parameters = [trainable(model)]
+    def __init__(self, model: nn.Module, parameters: Sequence[nn.Parameter]) -> None:
+        self.models, self.parameters = [model], [list(parameters)]
         self._rows = row_like(self.parameters[0], 1)
         self._split = []
         self._is_read = False
@@ -92,7 +91,8 @@ class ShardedWorkers(AttachedWorkers):
         return torch.cat(parts, -1)
 
     def _named(self) -> list[tuple[str, Tensor]]:
-        return [(name, each) for name, each in self.models[0].named_parameters() if each.requires_grad]
+        own = set(map(id, self.parameters[0]))
+        return [(name, each) for name, each in self.models[0].named_parameters() if id(each) in own]
 
     def _give(self, parameter: nn.Parameter, gradient: Tensor) -> None:
         if parameter.grad is None:

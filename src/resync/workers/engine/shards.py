@@ -20,6 +20,15 @@ def local(tensor: Any) -> Any:
         return tensor.to_local()
 
 
+def plain(tensor: Any) -> list[Tensor]:
+    """The ordinary tensors in this process of which a tensor consists: itself, its shard, or a quantised weight's."""
+    tensor = local(tensor)
+    if type(tensor.data) is Tensor or not hasattr(tensor, "__tensor_flatten__"):
+        return [tensor]
+    names, _ = tensor.__tensor_flatten__()
+    return [part for name in names for part in plain(getattr(tensor, name))]
+
+
 def shard_group(tensor: Any) -> dist.ProcessGroup:
     """The processes that have a shard of a DTensor over one dimension of a mesh."""
     group: dist.ProcessGroup = tensor.device_mesh.get_group()

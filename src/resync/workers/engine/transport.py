@@ -89,7 +89,7 @@ class PackedMean:
             messages = self.transport.members.gather(self.inbox, self.length)
         like = self.like[0]
         total = torch.zeros_like(like, dtype=torch.promote_types(like.dtype, torch.float32))
-        for message in messages:
+        for message in messages if like.numel() else ():
             total += unpack(message, like, self.compression)
         return total.div_(self.transport.num_workers).to(like.dtype)
 

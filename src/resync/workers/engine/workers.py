@@ -114,9 +114,9 @@ class Workers:
         return chosen
 
     @torch.no_grad()
-    def clip_gradients(self, max_norm: float) -> None:
-        """Scale down each worker's gradient to the L2 norm `max_norm` if its norm is larger."""
-        norms = self.gradient_norms()
+    def clip_gradients(self, max_norm: float, norms: Tensor | None = None) -> None:
+        """Scale down each worker's gradient to the L2 norm `max_norm` if its norm is larger, or that in `norms`."""
+        norms = self.gradient_norms() if norms is None else norms
         # The guard against a norm of zero is that of torch.nn.utils.clip_grad_norm_.
         self.grads.mul_((max_norm / (norms + 1e-6)).clamp(max=1))
 
@@ -156,6 +156,12 @@ def even_parts(size: int, number: int) -> list[slice]:
 def trainable(model: nn.Module) -> list[nn.Parameter]:
     """The trainable parameters; one that several modules share appears once."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def alike(parameters: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
+    """The parameters that share a dtype and a device, and so a row, in the order in which these first appear."""
+    kinds = dict.fromkeys((parameter.dtype, parameter.device) for parameter in parameters)
+    return [[each for each in parameters if (each.dtype, each.device) == kind] for kind in kinds]
 
 
 def row_like(parameters: Sequence[nn.Parameter], num_local: int) -> nn.Parameter:

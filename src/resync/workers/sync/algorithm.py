@@ -31,6 +31,7 @@ class Training:
         averaged_by_engine: whether gradients are already averaged over all workers when `after_backward` is called.
         clock: the simulated times of steps, if the run has any.
         choices: gives a new generator, with which a worker chooses its data stream; None: from the seed's named stream.
+        keep: copies a tensor that only ends of rounds need to where it is stored (see resync.workers.sync.outer).
     """
 
     workers: Workers
@@ -42,6 +43,7 @@ class Training:
     averaged_by_engine: bool = False
     clock: VirtualClock | None = None
     choices: Callable[[], Any] | None = None
+    keep: Callable[[Tensor], Tensor] = torch.clone
 
 
 class Due(NamedTuple):

@@ -6,7 +6,7 @@ import torch
 
 from resync.workers.sync.algorithm import Training
 from resync.workers.sync.options import outer
-from resync.workers.sync.outer import outer_step_
+from resync.workers.sync.outer import on_device, outer_step_
 from resync.workers.sync.rounds import Rounds
 
 
@@ -30,19 +30,20 @@ class DiLoCoAlgorithm(Rounds):
         self.options = options
         self.compression = options.compression if isinstance(options, outer.DiLoCo) else None
         # All workers have the same anchor and buffer: one copy per process.
-        self.anchor = self.rows[:1].clone()
-        self.buffer = torch.zeros_like(self.anchor)
+        self.anchor = training.keep(self.rows[:1])
+        self.buffer = training.keep(torch.zeros_like(self.rows[:1]))
 
     @torch.no_grad()
     def end_round(self) -> None:
-        if self.compression:
-            change = self.transport.packed_mean(self.anchor - self.rows, self.compression).unsqueeze(0)
-        else:
-            self.synchronise()
-            change = self.anchor - self.rows[:1]
-        given = self.options
-        outer_step_(self.anchor, self.buffer, change, lr=given.lr, momentum=given.momentum, nesterov=given.nesterov)
-        self.rows.copy_(self.anchor.expand_as(self.rows))
+        with on_device(self.rows.device, self.anchor, self.buffer) as (anchor, buffer):
+            if self.compression:
+                change = self.transport.packed_mean(anchor - self.rows, self.compression).unsqueeze(0)
+            else:
+                self.synchronise()
+                change = anchor - self.rows[:1]
+            given = self.options
+            outer_step_(anchor, buffer, change, lr=given.lr, momentum=given.momentum, nesterov=given.nesterov)
+            self.rows.copy_(anchor.expand_as(self.rows))
 
 
 build = DiLoCoAlgorithm

@@ -5,7 +5,7 @@ import torch
 from resync.workers.sync.algorithm import Training
 from resync.workers.sync.diloco import DiLoCoAlgorithm
 from resync.workers.sync.options import outer
-from resync.workers.sync.outer import outer_step_
+from resync.workers.sync.outer import on_device, outer_step_
 
 
 class DiLoCoProgressAlgorithm(DiLoCoAlgorithm):
@@ -39,11 +39,12 @@ class DiLoCoProgressAlgorithm(DiLoCoAlgorithm):
     def end_round(self) -> None:
         """Average over the workers, and take the outer step; a round without progress has none."""
         self.synchronise()
-        if p := self.progress / self.reference:
-            lr, momentum, nesterov = self.options.lr * p, self.options.momentum**p, self.options.nesterov
-            change = (self.anchor - self.rows[:1]).div_(p)
-            outer_step_(self.anchor, self.buffer, change, lr=lr, momentum=momentum, nesterov=nesterov)
-        self.rows.copy_(self.anchor.expand_as(self.rows))
+        with on_device(self.rows.device, self.anchor, self.buffer) as (anchor, buffer):
+            if p := self.progress / self.reference:
+                lr, momentum, nesterov = self.options.lr * p, self.options.momentum**p, self.options.nesterov
+                change = (anchor - self.rows[:1]).div_(p)
+                outer_step_(anchor, buffer, change, lr=lr, momentum=momentum, nesterov=nesterov)
+            self.rows.copy_(anchor.expand_as(self.rows))
         self.progress = 0.0
 
 

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from copy import copy, deepcopy
+from copy import copy
 from typing import Any
 
 import torch
@@ -29,20 +29,22 @@ def average_fields(workers: Workers, optimizer: Optimizer, transport: Transport,
 def field(workers: Workers, optimizer: Optimizer, name: str) -> Iterator[Tensor]:
     """The named field of all local workers as [k, P]; what is done to it is done to the optimizer's state.
 
-    Of an optimizer over modules it is a copy, which is written back, with a mark behind it for each of its N
-    parameters, [1, P + N]: whether the parameter has the field, which counts as zero where it has not. If it then has a
-    mark, as that of another worker was added, it gets the state that zero gradients would have left.
+    Of an optimizer over modules it is a copy, which is written back, with a mark behind it for each of the N
+    parameters of the row, [1, P + N]: whether the parameter has the field, which counts as zero where it has not. If it
+    then has a mark, as that of another worker was added, it gets the state that zero gradients would have left.
 
-    Raises ValueError for a field that does not exist.
+    Raises ValueError for a field that no parameter of the optimizer has.
     """
-    parameters = parameters_of(optimizer)
     if is_over_rows(optimizer, workers):
-        yield _like(optimizer, parameters, name)
+        yield _like(optimizer, parameters_of(optimizer), name)
         return
+    own = set(map(id, workers.parameters[0]))
+    parameters = [each for each in parameters_of(optimizer) if id(each) in own]
     values = [optimizer.state.get(parameter, {}).get(name) for parameter in parameters]
     has = list(map(_fits, parameters, values))
     kind = next((value for value, fits in zip(values, has, strict=True) if fits), None)
-    dtype = (_like(optimizer, parameters, name) if kind is None else kind).dtype
+    # Where none of the row has the field, as that of another optimizer in this one, others do.
+    dtype = (_like(optimizer, [*parameters, *_trained(optimizer)], name) if kind is None else kind).dtype
     parts = [
         local(value if fits else torch.zeros_like(each, dtype=dtype)).detach().flatten()
         for each, value, fits in zip(parameters, values, has, strict=True)
@@ -51,8 +53,8 @@ def field(workers: Workers, optimizer: Optimizer, name: str) -> Iterator[Tensor]
     yield whole
     *changed, marks = whole[0].split([*(part.numel() for part in parts), len(parts)])
     marked = has if all(has) else marks.bool().tolist()
-    for parameter, own, new, mark in zip(parameters, has, changed, marked, strict=True):
-        if mark and not own:
+    for parameter, had, new, mark in zip(parameters, has, changed, marked, strict=True):
+        if mark and not had:
             _complete_state(optimizer, parameter)
         if mark:
             kept = local(optimizer.state[parameter][name]).detach()
@@ -93,7 +95,8 @@ def _complete_state(optimizer: Optimizer, parameter: Tensor) -> None:
             continue
         others = [found[name] for found in optimizer.state.values() if found.get(name) is not None]
         is_counter = not _fits(parameter, value) and isinstance(value, (Tensor, int, float))
-        state[name] = deepcopy(max([value, *others], key=float)) if is_counter else value
+        largest = max([value, *others], key=float) if is_counter else value
+        state[name] = largest.to(value, copy=True) if isinstance(value, Tensor) else copy(largest)
 
 
 def moments(optimizer: Optimizer) -> list[str]:
@@ -102,12 +105,17 @@ def moments(optimizer: Optimizer) -> list[str]:
     They are the same for all workers, also for one whose parameters have had no gradient yet.
     """
     fits: dict[str, bool] = {}
-    for parameter in parameters_of(optimizer):
+    for parameter in _trained(optimizer):
         state = optimizer.state.get(parameter) or _first_state(optimizer, parameter)
         for name, value in state.items():
             if value is not None:
                 fits[name] = fits.get(name, True) and _fits(parameter, value)
     return sorted(name for name, always in fits.items() if always)
+
+
+def _trained(optimizer: Optimizer) -> list[Tensor]:
+    """The parameters that get gradients: frozen ones have no state, and may be integers."""
+    return [parameter for parameter in parameters_of(optimizer) if parameter.requires_grad]
 
 
 def _fits(parameter: Tensor, value: object) -> bool:

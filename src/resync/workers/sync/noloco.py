@@ -5,6 +5,7 @@ import torch
 from resync.workers.sync.algorithm import Training
 from resync.workers.sync.mixes import MixingSteps
 from resync.workers.sync.options import outer
+from resync.workers.sync.outer import on_device
 from resync.workers.sync.rounds import Rounds
 
 
@@ -27,20 +28,21 @@ class NoLoCoAlgorithm(Rounds):
         super().__init__(training, options.rule)
         self.options = options
         self.mixes = MixingSteps(options.traffic, self.transport.num_workers, self.seed)
-        self.anchors = self.rows.clone()
-        self.momenta = torch.zeros_like(self.rows)
+        self.anchors = training.keep(self.rows)
+        self.momenta = training.keep(torch.zeros_like(self.rows))
 
     @torch.no_grad()
     def end_round(self) -> None:
         mix = self.mixes.at(0, self.rounds)
-        changes, pulls = self.rows - self.anchors, self.anchors.clone()
-        for state in (changes, pulls):
-            mix.apply(state, self.transport)
-        pulls.sub_(self.anchors)
-        self.momenta.mul_(self.options.momentum).add_(changes, alpha=self.options.lr)
-        self.momenta.add_(pulls, alpha=self.options.pull)
-        self.anchors.add_(self.momenta)
-        self.rows.copy_(self.anchors)
+        with on_device(self.rows.device, self.anchors, self.momenta) as (anchors, momenta):
+            changes, pulls = self.rows - anchors, anchors.clone()
+            for state in (changes, pulls):
+                mix.apply(state, self.transport)
+            pulls.sub_(anchors)
+            momenta.mul_(self.options.momentum).add_(changes, alpha=self.options.lr)
+            momenta.add_(pulls, alpha=self.options.pull)
+            anchors.add_(momenta)
+            self.rows.copy_(anchors)
 
 
 build = NoLoCoAlgorithm

@@ -1,5 +1,9 @@
 """The step of the outer optimizer: momentum on the pseudo-gradient, the change that a round of local steps has made."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
 from torch import Tensor
 
 
@@ -18,3 +22,18 @@ def outer_step_(
     buffer.mul_(momentum).add_(pseudo_gradient)
     direction = pseudo_gradient.add_(buffer, alpha=momentum) if nesterov else buffer
     anchor.sub_(direction, alpha=lr)
+
+
+@contextmanager
+def on_device(device: torch.device, *kept: Tensor) -> Iterator[list[Tensor]]:
+    """What `Training.keep` has stored, on `device` for the block; what is done to it is done to what is stored."""
+    here = [each.to(device, non_blocking=True) for each in kept]
+    yield here
+    for each, own in zip(kept, here, strict=True):
+        if own is not each:
+            each.copy_(own)
+
+
+def keep_on_cpu(values: Tensor) -> Tensor:
+    """A copy in CPU memory; that of a GPU's tensor is pinned, so that it moves fast."""
+    return torch.empty_like(values, device="cpu", pin_memory=values.is_cuda).copy_(values)

@@ -25,6 +25,7 @@ class PALSGDAlgorithm(DiLoCoAlgorithm):
     def __init__(self, training: Training, options: outer.PALSGD) -> None:
         super().__init__(training, options)
         self.palsgd = options
+        self.anchor = self.rows[:1].clone()  # every step may need it
         self.before = self.rows.clone()
 
     @torch.no_grad()

@@ -7,7 +7,7 @@ from resync.workers.sync import build as build_base
 from resync.workers.sync.algorithm import Algorithm, Training
 from resync.workers.sync.fields import average_fields, moments
 from resync.workers.sync.options import outer
-from resync.workers.sync.outer import outer_step_
+from resync.workers.sync.outer import on_device, outer_step_
 from resync.workers.sync.rounds import Rounds
 
 
@@ -42,8 +42,8 @@ class SlowMoAlgorithm(Rounds):
         self.scaled = options.scale_by_lr and options.beta > 0
         self.gamma = 1.0
         # With averaging all workers have the same anchor and momentum: one copy per process.
-        self.anchor = self._outer_rows().clone()
-        self.momentum = torch.zeros_like(self.anchor)
+        self.anchor = training.keep(self._outer_rows())
+        self.momentum = training.keep(torch.zeros_like(self._outer_rows()))
 
     @property
     def outer_step_follows_lr(self) -> bool:
@@ -82,9 +82,10 @@ class SlowMoAlgorithm(Rounds):
             self.anchor.copy_(self._outer_rows())
             return
         alpha, beta = self.options.alpha * self.gamma, self.options.beta
-        change = (self.anchor - self._outer_rows()).div_(self.gamma)
-        outer_step_(self.anchor, self.momentum, change, lr=alpha, momentum=beta, nesterov=self.options.nesterov)
-        self.rows.copy_(self.anchor.expand_as(self.rows))
+        with on_device(self.rows.device, self.anchor, self.momentum) as (anchor, momentum):
+            change = (anchor - self._outer_rows()).div_(self.gamma)
+            outer_step_(anchor, momentum, change, lr=alpha, momentum=beta, nesterov=self.options.nesterov)
+            self.rows.copy_(anchor.expand_as(self.rows))
 
     def _outer_rows(self) -> Tensor:
         """The parameters of the outer optimizer: one row for all workers, or every worker's own."""

@@ -4,7 +4,7 @@ import torch
 
 from resync.workers.sync.algorithm import Training
 from resync.workers.sync.options import outer
-from resync.workers.sync.outer import outer_step_
+from resync.workers.sync.outer import on_device, outer_step_
 from resync.workers.sync.rounds import Rounds
 
 
@@ -27,8 +27,8 @@ class SNOOAlgorithm(Rounds):
     def __init__(self, training: Training, options: outer.SNOO) -> None:
         super().__init__(training, options.rule)
         self.options = options
-        self.anchor = self.rows.clone()
-        self.buffer = torch.zeros_like(self.anchor)
+        self.anchor = training.keep(self.rows)
+        self.buffer = training.keep(torch.zeros_like(self.rows))
 
     def after_backward(self) -> None:
         self.average_gradients()
@@ -39,9 +39,10 @@ class SNOOAlgorithm(Rounds):
         given = self.options
         if given.interval and (self.steps - 1) % given.interval:
             return
-        change = self.anchor - self.rows
-        outer_step_(self.anchor, self.buffer, change, lr=given.lr, momentum=given.momentum, nesterov=given.nesterov)
-        self.rows.copy_(self.anchor)
+        with on_device(self.rows.device, self.anchor, self.buffer) as (anchor, buffer):
+            change = anchor - self.rows
+            outer_step_(anchor, buffer, change, lr=given.lr, momentum=given.momentum, nesterov=given.nesterov)
+            self.rows.copy_(anchor)
 
 
 build = SNOOAlgorithm

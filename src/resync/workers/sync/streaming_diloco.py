@@ -6,9 +6,10 @@ import torch
 
 from resync.base.errors import UserError
 from resync.workers.engine.transport import PackedMean, PostedMean
+from resync.workers.engine.workers import trainable
 from resync.workers.sync.algorithm import Training
 from resync.workers.sync.options import outer
-from resync.workers.sync.outer import outer_step_
+from resync.workers.sync.outer import on_device, outer_step_
 from resync.workers.sync.rounds import Rounds
 
 
@@ -33,12 +34,13 @@ class StreamingDiLoCoAlgorithm(Rounds):
     def __init__(self, training: Training, options: outer.StreamingDiLoCo) -> None:
         super().__init__(training, options.rule)
         self.options = options
-        size, number = self.workers.num_parameters, options.fragments
+        size = sum(each.numel() for each in trainable(self.workers.models[0]))
+        number = options.fragments
         if number > size:
             raise UserError(f"fragments: found {number}, allowed: at most the {size} parameters of the model")
         self.fragments = self.workers.fragments(number)
-        self.anchor = self.rows[0].clone()
-        self.buffer = torch.zeros_like(self.anchor)
+        self.anchor = training.keep(self.rows[0])
+        self.buffer = training.keep(torch.zeros_like(self.rows[0]))
         longest = max(part.stop - part.start for part in self.fragments)
         self.sent = self.rows.new_zeros(len(self.rows), longest)
         self.in_flight: PostedMean | PackedMean | None = None
@@ -55,9 +57,9 @@ class StreamingDiLoCoAlgorithm(Rounds):
         if self.in_flight is None:
             self._send()
         mean, part, given = self._receive(), self._fragment, self.options
-        anchor, buffer = self.anchor[part], self.buffer[part]
-        outer_step_(anchor, buffer, mean, lr=given.lr, momentum=given.momentum, nesterov=given.nesterov)
-        self.rows[:, part].lerp_(anchor, 1 - given.mixing)
+        with on_device(self.rows.device, self.anchor[part], self.buffer[part]) as (anchor, buffer):
+            outer_step_(anchor, buffer, mean, lr=given.lr, momentum=given.momentum, nesterov=given.nesterov)
+            self.rows[:, part].lerp_(anchor, 1 - given.mixing)
 
     @property
     def _fragment(self) -> slice:
@@ -71,7 +73,8 @@ class StreamingDiLoCoAlgorithm(Rounds):
     @torch.no_grad()
     def _send(self) -> None:
         part = self._fragment
-        torch.sub(self.anchor[part], self.rows[:, part], out=self.sent[:, : part.stop - part.start])
+        anchor = self.anchor[part].to(self.rows.device)
+        torch.sub(anchor, self.rows[:, part], out=self.sent[:, : part.stop - part.start])
         self._post()
 
     def _post(self) -> None:

@@ -32,6 +32,7 @@ def test_no_variable_of_the_shell_decides_what_is_drawn_or_trained(monkeypatch: 
     """Variables that libraries read in every process; those of a launcher are for its ranks alone (test_faults)."""
     wrong = {"MPLBACKEND": "module://no.such", "MATPLOTLIBRC": str(tmp_path), "NVIDIA_TF32_OVERRIDE": "1"}
     wrong |= {"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1", "GIT_DIR": str(tmp_path), "SOURCE_DATE_EPOCH": "0"}
+    wrong |= {"DS_ACCELERATOR": "cuda"}
     draws = "import os; from resync.papers.render import style; print(style.matplotlib.get_backend())"
     started = "from resync.tools.cli import main; main(['list', '--configs', '/no'])"
     code = f"{started}\n{draws}\nprint(os.environ.get('GIT_DIR'))"

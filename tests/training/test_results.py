@@ -8,6 +8,7 @@ import shutil
 import socket
 import sys
 import threading
+import time
 from contextlib import redirect_stderr, redirect_stdout
 from fractions import Fraction
 from pathlib import Path
@@ -36,6 +37,14 @@ from resync.workers.engine.transport import Transport
 
 FINISHED = VARIANTS["batch_norm"] | VARIANTS["qsr"] | {"log": {"every_steps": 5}}
 KEY = "5ec2e7" * 6 + "cafe"
+SECRETS = ("WANDB_API_KEY", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "NCCL_SECRET", "PASSWORD")
+OF_NUMBERS = {
+    "ATEN_CPU_CAPABILITY": "default", "CUBLAS_WORKSPACE_CONFIG": ":4096:8", "CUDNN_LOGDEST_DBG": "stderr",
+    "DNNL_MAX_CPU_ISA": "SSE41", "KMP_AFFINITY": "none", "MKL_CBWR": "COMPATIBLE", "NCCL_ALGO": "Ring",
+    "NCCL_PROTO": "Simple", "NPY_DISABLE_CPU_FEATURES": "AVX512_SPR", "ONEDNN_MAX_CPU_ISA": "SSE41",
+    "OPENBLAS_CORETYPE": "Nehalem", "PYTHONHASHSEED": "0",
+}  # fmt: skip
+"""Variables that choose kernels or the order of sums."""
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +53,16 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("finished")
     run = make_run(folder, **FINISHED)
     with pytest.MonkeyPatch.context() as patch, (folder / "train.log").open("w") as log:
-        patch.setenv("WANDB_API_KEY", KEY)
+        for name in [name for name in os.environ if name.startswith(tuple(name[:4] for name in OF_NUMBERS))]:
+            patch.delenv(name)
+        for name, value in OF_NUMBERS.items() | {(name, KEY) for name in SECRETS}:
+            patch.setenv(name, value)
         with redirect_stdout(log), redirect_stderr(log):
             train(run, folder)
     return folder
 
 
-def test_results_are_complete_and_nothing_else_is_left_nor_the_key_of_weights_and_biases(finished: Path):
+def test_results_are_complete_and_nothing_else_is_left_nor_a_secret_of_the_shell(finished: Path):
     names = {path.name for path in finished.iterdir()}
     assert names == {
         "config.yaml", "run.yaml", "run.lock", "metrics.csv", "steps.csv", "summary.json",
@@ -89,6 +101,18 @@ def test_summary_agrees_with_the_plan_and_says_where_it_comes_from(finished: Pat
     assert summary["final"]["val_top1"] <= summary["best"]["val_top1"]
     assert summary["launch"]["world_size"] == 1
     assert set(summary["versions"]) >= {"python", "torch", "resync"}
+    assert summary["variables"] == OF_NUMBERS
+
+
+def test_seconds_do_not_follow_a_clock_that_is_set_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    clock = iter(range(10**9, 0, -3600))
+    monkeypatch.setattr(time, "time", lambda: float(next(clock)))
+    run = make_run(tmp_path, checkpoint={"every_minutes": 1e-4})
+    assert train(run, tmp_path)
+    read_run(tmp_path)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert 0 < summary["seconds"]["wall"] < 3600
+    assert all(0 <= seconds < 3600 for seconds in summary["seconds"].values())
 
 
 H3 = every(3)

@@ -92,6 +92,7 @@ class _Summary(_Part):
     data: dict[str, str | None] | None = None
     launch: dict[str, str | int] | None = None
     versions: dict[str, str | None] | None = None
+    variables: dict[str, str] | None = None
     signatures: dict[str, str] | None = None
     git: _Git | None = None
     jobs: list[_Job] | None = None

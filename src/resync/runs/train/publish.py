@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from resync.base.files import write_text
+from resync.base.processes import surroundings
 from resync.runs.metrics.registry import BEST, EVALUATED, METRICS
 from resync.runs.results import state
 from resync.runs.results.summary import trained
@@ -85,6 +86,7 @@ def _summary(session: Session, digest: str, diverged: Diverged | None) -> dict[s
             "engine": session.engine.name,
         },
         "versions": provenance.VERSIONS,
+        "variables": surroundings.of_numbers(),
         "git": trained(jobs, session.sync.steps)[-1]["git"],
     }
 

@@ -219,6 +219,22 @@ def test_logs_of_adpsgd_follow_the_steps_of_all_ranks(imported: Import, tmp_path
     assert result.metrics["train_loss"][0] == pytest.approx(2.04)
 
 
+def test_a_requeued_job_of_adpsgd_is_one_log(imported: Import, tmp_path: Path):
+    """Its ranks log two epochs again: the values of the later job count, as in one that was left alone."""
+    files = adpsgd_logs(tmp_path)
+    undisturbed = imported("sgp", files, ADPSGD).metrics
+    for file in files:
+        lines = file.read_text().splitlines()
+        begins = {
+            number: next(i for i, line in enumerate(lines) if line.startswith(f"{number},1")) for number in (20, 22)
+        }
+        file.write_text("\n".join([*lines[: begins[22]], *lines[begins[20] :], ""]))
+    result = imported("sgp", files, ADPSGD, replace=True)
+    assert result.metrics[["step", "training_seconds"]].equals(undisturbed[["step", "training_seconds"]])
+    assert result.metrics.iloc[-1].equals(undisturbed.iloc[-1])
+    assert result.imported["notes"] == ["steps from 441 on were logged again: the values of the later job count"]
+
+
 FAIRSEQ = """\
 {rank}: | model transformer_vaswani_wmt_en_de_big, criterion LabelSmoothedCrossEntropyCriterion
 {rank}: | epoch 001:     20 / 60 loss=9.500, nll_loss=9.1, num_updates=20, lr=0.0001, train_wall=5

@@ -82,6 +82,12 @@ def test_a_run_over_two_machines_stops_on_both_and_ends_like_one_on_one_machine(
         ("a slots=1\nb slots=1", "", "--node-rank: missing, allowed: 0 to 1, the line of this machine in the hostfile"),
         ("a slots=1\nb slots=1", "--node-rank 2", "--node-rank: found 2, allowed: 0 to 1"),
         ("a slots=1\nb slots=1", "--node-rank 0 --max-restarts 1", "--max-restarts: found 1 with a hostfile, allowed"),
+        (
+            "b slots=1\nuser@b slots=1",
+            "--node-rank 1",
+            "hosts:2: found '@' in user@b, allowed: a name or address alone",
+        ),
+        ("b.invalid slots=1\nc slots=1", "--node-rank 1", "hosts: host b.invalid: "),
         (None, "", "No such file or directory"),
     ],
 )

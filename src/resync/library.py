@@ -29,7 +29,6 @@ from resync.base.errors import UserError
 from resync.base.processes.meeting import StoreAllGather
 from resync.base.settings.base import Count, PositiveInt, PositiveNumber, Settings
 from resync.base.torch_private import is_within_a_step, time_limit
-from resync.workers.engine.advising import advise
 from resync.workers.engine.attached_workers import AttachedWorkers
 from resync.workers.engine.clocks import Clocks
 from resync.workers.engine.guard import (
@@ -46,7 +45,6 @@ from resync.workers.engine.sharded_workers import ShardedWorkers
 from resync.workers.engine.shards import is_sharded, local, plain
 from resync.workers.engine.transport import Transport
 from resync.workers.engine.workers import alike, trainable
-from resync.workers.formulas.advice import Advice
 from resync.workers.formulas.periods import Constant, Period
 from resync.workers.sync import build
 from resync.workers.sync.algorithm import Training
@@ -56,6 +54,8 @@ from resync.workers.sync.rounds import Rounds
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
+
+    from resync.workers.formulas.advice import Advice
 
 
 def attach(
@@ -251,7 +251,7 @@ class Synchronised:
         """Bytes that each worker has sent so far."""
         return self.transport.bytes_sent
 
-    def advise(self) -> Advice:
+    def advise(self) -> "Advice":
         """What longer rounds, or gossip, would save on this network; a collective call between steps.
 
             print(sync.advise())  # a table: H, seconds of a step, part of the time in which workers compute
@@ -262,11 +262,13 @@ class Synchronised:
         the other one of the two, as a ring would take it, where the algorithm makes only one; and efficiency =
         H c / (H c + x), with x of an average (gossip: H = 1, x of a message). So waiting for others counts as exchange,
         although longer rounds even it out, and nothing is known of overlap and of an algorithm's own arithmetic. On a
-        GPU these are times of the device.
+        GPU these are times of the device. A process of a worker of several is told of the exchanges of its shard.
 
         Raises ValueError for one worker, before anything has been exchanged, and for algorithms whose messages travel
         while workers compute, or are rounded to fewer bits.
         """
+        from resync.workers.engine.advising import advise
+
         parts = [self.options, *([self.options.inner] if self.options.inner else [])]
         if self.algorithm.asynchronous or not all(each.traffic and each.traffic.is_waited_for for each in parts):
             raise UserError(f"advise(): found {self.options!r}, whose messages travel while workers compute or are "

@@ -74,7 +74,7 @@ WRONG = {
         ("batch_size: 8", "batch_size: 8\n  micro_batch_size: 3", "7: base.micro_batch_size: found 3"),
         ("batch_size: 8", "batch_size: 8\n  last_batch: smaller", "7: base.last_batch: found smaller"),
         ("epochs: 5", "epochs: 5\n  loss_scale: {retries: 3}", "8: base.loss_scale: found with precision fp32"),
-        ("epochs: 5", "epochs: 5\n  plateau: {patience: 3}", "8: base.plateau: found with the period rule power"),
+        ("epochs: 5", "epochs: 5\n  plateau: {factor: 0.5}", "8: base.plateau: found with the period rule power"),
         ("epochs: 5", "epochs: 5\n  start_from: vit/qsr/seed0\n  start_checkpoint: common.pt",
          "9: base.start_checkpoint: found beside start_from vit/qsr/seed0"),
         ("processes: 2", "gpus_per_worker: 2\n    processes: 12", "28: scales.paper.processes: found 12"),

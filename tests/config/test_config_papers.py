@@ -193,7 +193,7 @@ LANGUAGE_MODEL = {"data": {"name": "sonnets"}, "model": {"name": "gpt"}}
          "evaluation.sharpness_batches: has no effect in translation"),
         ({"evaluation": {"sharpness_batches": 2}, "precision": "bf16"},
          "evaluation.sharpness_batches: found with precision bf16, "),
-        ({"evaluation": {"beam_search": {}}}, "evaluation.beam_search: has no effect in classification"),
+        ({"evaluation": {"beam_search": {"beam_size": 4, "length_penalty": 1}}}, "evaluation.beam_search: has no "),
         (TRANSLATION | {"evaluation": {"random_batches": 2}}, "evaluation.random_batches: has no effect in "),
         ({"evaluation": {"sample_characters": 9}}, "evaluation.sample_characters: has no effect in classification"),
         (LANGUAGE_MODEL | {"loss": {"mixup": 0.2}}, "loss.mixup: has no effect in language_model"),

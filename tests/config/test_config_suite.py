@@ -5,9 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from resync.base.settings.errors import ConfigError
+from resync.base.settings.loader import dump
 from resync.runs.run import Run
+from resync.runs.run.run import REMOVED
 
 VIT = "configs/qsr/experiments/vit.yaml"
 RUN = """\
@@ -40,13 +43,7 @@ checkpoint:
   every_minutes: 20.0
   keep: 2
   keep_epochs: []
-log:
-  every_steps: 10
-  wandb: offline
-  wandb_project: resync
-  wandb_tags: []
-  wandb_resume: true
-  tensorboard: false
+log: {every_steps: 10, wandb: offline}
 device: cpu
 threads: 1
 """
@@ -77,6 +74,23 @@ def test_a_setting_that_is_gone_may_stand_in_the_file_of_a_run_as_it_was_by_defa
     else:
         with pytest.raises(ConfigError, match="keep_at_decays: unknown key"):
             Run.from_file(file, workspace.package)
+
+
+@pytest.mark.parametrize("group", ["sync", "optimizer", "model", "plateau"])
+def test_an_option_that_is_gone_stays_in_the_hash_of_every_run_that_had_it(suite, group, tmp_path):
+    """A run of each component, with the options in its file and without them, and with other values."""
+    runs = [run for of_scale in suite.expanded.values() for run in of_scale]
+    for component, removed in REMOVED[group].items():
+        chosen = ((run, getattr(run, group)) for run in runs)
+        run = next(run for run, given in chosen if given and getattr(given, "name", "") == component)
+        content = yaml.safe_load(run.to_yaml())
+        for settings, same in ((removed, True), (dict.fromkeys(removed, "another"), False)):
+            (tmp_path / "run.yaml").write_text(dump(content | {group: content[group] | settings}))
+            if same:
+                assert Run.from_file(tmp_path / "run.yaml").hash == run.hash
+            else:
+                with pytest.raises(ConfigError, match="unknown key"):
+                    Run.from_file(tmp_path / "run.yaml")
 
 
 def test_run_file_is_validated_like_the_suite(workspace, lines_of):

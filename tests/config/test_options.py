@@ -66,7 +66,7 @@ def test_the_name_of_a_base_stands_for_its_defaults():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: SGP(peer=2), "SGP: peer: unknown key, allowed: topology, peers, mixing_weights, average_state"),
+        (lambda: SGP(peer=2), "SGP: peer: unknown key, allowed: topology, peers, average_state"),
         (lambda: SGP(peers=0), r"SGP: peers: found 0, allowed: integer >= 1, or a list of \[first epoch, peers >= 0\]"),
         (lambda: SGP(peers=[(1, 2)]), r"peers\[0\]\[0\]: found 1, allowed: 0"),
         (lambda: SlowMo(period=2, base="sgd"), "base: found 'sgd', allowed: none, allreduce, osgp, sgp; did you mean"),

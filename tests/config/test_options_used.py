@@ -9,29 +9,20 @@ from resync.base.settings.options import option_names, options_of
 
 ROOT = Path(__file__).parents[2]
 WITHOUT_A_RUN = {
-    "Lian et al. 2018": "ADPSGD.topology",
-    "Assran et al. 2019": "PushSumOptions.mixing_weights",
-    "Wang et al. 2020, section 2: DiLoCo as a special case": "SlowMo.nesterov SlowMo.scale_by_lr OuterOptions.nesterov",
-    "Gu et al. 2024, and its code": "PowerRule.h_warmup PowerRule.h_max CosineStepSchedule.base",
-    "Naganuma et al. 2025": "PALSGD.coins PALSGD.probability PALSGD.start PALSGD.strength",
-    "Kallusky et al. 2025: the record of modded-nanogpt": "SNOO.at",
-    "Kolehmainen et al. 2025: pairs, or all workers as one group":
-        "NoLoCo.lr NoLoCo.momentum NoLoCo.pull NoLoCo.topology",
-    "Douillard et al. 2025": "StreamingDiLoCo.lr StreamingDiLoCo.momentum StreamingDiLoCo.nesterov",
+    "Douillard et al. 2023 and 2025: other outer optimizers, and the same for fragments":
+        "OuterOptions.nesterov StreamingDiLoCo.lr StreamingDiLoCo.momentum",
+    "Gu et al. 2024: the warm-up, in a training of one's own": "PowerRule.h_warmup",
+    "Naganuma et al. 2025": "PALSGD.probability PALSGD.start PALSGD.strength",
+    "Kolehmainen et al. 2025": "NoLoCo.lr NoLoCo.momentum NoLoCo.pull",
     "Iacob et al. 2025": "DESLOC.first_moment_period DESLOC.second_moment_period",
     "Defazio et al. 2025": "GPA.mu_x GPA.mu_y",
-    "Jordan et al. 2024, MuLoCo and torch.optim": "Muon.beta1 Muon.beta2 Muon.eps Muon.momentum Muon.others_lr "
-        "Muon.precision Muon.variant AdamW.beta1 AdamW.eps",
-    "Lin et al. 2020: GroupNorm": "CNN.groups CifarResNet.groups",
-    "Radford et al. 2019": "GPT.bias",
-    "the guide to training tricks: its plateau and its end": "Plateau.factor Plateau.threshold EarlyStopping.min_delta",
-    "docs/cluster.md": "Checkpoint.every_steps Resources.max_restarts "
-        "Resources.timeout_seconds Log.tensorboard",
-    "docs/data.md": "BeamSearch.beam_size BeamSearch.length_penalty",
-    "docs/concepts.md": "Evaluation.every_rounds Log.wandb_entity Log.wandb_project Log.wandb_tags Log.wandb_resume "
-        "Run.overrides",
+    "Jordan et al. 2024, MuLoCo and torch.optim": "Muon.beta1 Muon.beta2 Muon.momentum Muon.others_lr "
+        "Muon.precision AdamW.beta1 AdamW.eps",
+    "Gu et al. 2023: networks with GroupNorm": "CNN.groups CifarResNet.groups",
+    "the guide to training tricks: its end": "EarlyStopping.min_delta",
+    "docs/cluster.md": "Checkpoint.every_steps Resources.max_restarts Resources.timeout_seconds",
+    "docs/concepts.md": "Evaluation.every_rounds Run.overrides",
     "GPUs: fp16": "ResultSettings.loss_scale",
-    "figures of a paper of one's own": "CostCurves.metric PeriodAndAccuracy.metric",
 }  # fmt: skip
 
 

@@ -151,10 +151,7 @@ UNITS = {
     ),
     "smoothed period": ({"name": "gpa", "h": 4000}, {"h": 20}),
     "first local step": ({"name": "palsgd", "period": CONSTANT, "start": 10}, {"start": 1.0, "lr": 0.1}),
-    "fewer workers": (
-        {"name": "sgp", "topology": "directed_exponential", "peers": 4, "mixing_weights": [0.2, 0.2, 0.2, 0.2, 0.2]},
-        {"peers": 2, "mixing_weights": None},
-    ),
+    "fewer workers": ({"name": "sgp", "topology": "directed_exponential", "peers": 4}, {"peers": 2}),
     "peers": ({"name": "sgp", "peers": [[0, 0], [20, 1]]}, {"peers": ((0, 0), (2, 1))}),
     "sum of learning rates": (
         {"name": "diloco_progress", "period": CONSTANT, "reference": 1.6},

@@ -161,22 +161,6 @@ def test_random_peers_follow_the_seed_and_the_debiased_values_find_the_mean():
     np.testing.assert_allclose(result.values[-1] / result.weights[-1][:, None] - values.mean(axis=0), 0, atol=1e-10)
 
 
-def test_custom_shares():
-    mix = mixing.matrix("ring", 4, 0, peers=2, mixing_weights=[0.5, 0.3, 0.2])
-    np.testing.assert_array_equal(mix[:, 0], [0.5, 0.3, 0, 0.2])
-    assert mixing.is_doubly_stochastic(mix)
-    own = [[0.9, 0.1], [0.5, 0.5], [0.5, 0.5], [0.5, 0.5]]
-    mix = mixing.matrix("ring", 4, 0, mixing_weights=own)
-    np.testing.assert_array_equal(mix[:, 0], [0.9, 0.1, 0, 0])
-    assert not mixing.is_doubly_stochastic(mix)
-
-
-@pytest.mark.parametrize("mixing_weights", [[0.5, 0.4], [1.5, -0.5], [1.0], [[0.5, 0.5]] * 3, [np.nan, 1]])
-def test_shares_that_lose_something_are_errors(mixing_weights):
-    with pytest.raises(ValueError, match="mixing_weights"):
-        mixing.matrix("ring", 4, 0, mixing_weights=mixing_weights)
-
-
 @pytest.mark.parametrize("name", topology.TOPOLOGIES)
 def test_one_worker_talks_to_nobody(name):
     assert name in WEIGHTED or topology.peer_list(name, 0, 1) == []

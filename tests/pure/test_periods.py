@@ -68,7 +68,6 @@ def falling(step):
         # A round that starts in the warm-up may straddle its end; without h_warmup it has h_base.
         (PowerRule(alpha=1.0, power=1, h_base=1, h_warmup=4), constant(0.5), 12, 5, [4, 4, 2, 2]),
         (PowerRule(alpha=1.0, power=1, h_base=3), constant(0.1), 20, 6, [3, 3, 10, 4]),
-        (PowerRule(alpha=1.0, power=2, h_base=2, h_max=5), falling, 20, 0, [2, 5, 5, 5, 3]),
         # A phase cuts the round before it; swap averages once at the end.
         (Phases(phases=[(0, 1), (4, 3)]), constant(0.1), 12, 0, [1, 1, 1, 1, 3, 3, 2]),
         (Phases(phases=[(0, 2), (4, "end")]), constant(0.1), 11, 0, [2, 2, 7]),
@@ -109,7 +108,6 @@ def test_an_impossible_learning_rate_is_an_error(lr):
         (lambda: PowerRule(alpha=0.1, h_bas=2), "^PowerRule: h_bas: unknown key, .*did you mean 'h_base'"),
         (lambda: PowerRule(), "^PowerRule: alpha: missing, allowed: number > 0$"),
         (lambda: PowerRule(alpha=0.1, h_base=1, h_warmup=0), "h_warmup: found 0, allowed: integer >= 1 or null$"),
-        (lambda: PowerRule(alpha=1.0, h_base=2, h_max=1), "h_max: found 1, allowed: null or at least h_base = 2"),
     ],
 )
 def test_values_out_of_range_are_named(make, message):

@@ -31,7 +31,8 @@ def test_cosine_follows_the_formula_at_every_step():
 
 def test_cosine_step_is_the_cosine_rounded_to_powers_of_two():
     """Peak 0.8: the warm-up ends below 0.8, the next step jumps to 1, the last ones are at 2^-20 (min_lr 1e-6)."""
-    smooth, lr = (schedule(name, 62_400, 1_560, max_lr=0.8, min_lr=1e-6) for name in ("cosine", "cosine_step"))
+    smooth = schedule("cosine", 62_400, 1_560, max_lr=0.8, min_lr=1e-6)
+    lr = schedule("cosine_step", 62_400, 1_560, max_lr=0.8, min_lr=1e-6, base=2)
     assert [lr(t) for t in range(1_560)] == [smooth(t) for t in range(1_560)]
     assert lr(1_559) == pytest.approx(0.7995, abs=1e-4)
     assert lr(1_560) == 1.0
@@ -82,7 +83,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "step": {"max_lr": 3.2, "decays": [(12, 0.1)]},
     "linear": {"max_lr": 3.2},
     "cosine": {"max_lr": 3.2},
-    "cosine_step": {"max_lr": 3.2, "min_lr": 1e-6},
+    "cosine_step": {"base": 2, "max_lr": 3.2, "min_lr": 1e-6},
     "inverse_sqrt": {"max_lr": 3.2},
 }
 

@@ -196,8 +196,6 @@ def test_graphs_that_do_not_exist_are_errors(name, n, peers, message):
             asked(name, n, peers)
     with pytest.raises(ValueError, match="has no peer lists"):
         topology.peer_list(name, 0, 4)
-    with pytest.raises(ValueError, match="has weights of its own"):
-        mixing.matrix(name, n, 0, peers, mixing_weights=[0.5, 0.5])
 
 
 @pytest.mark.parametrize(("name", "n", "peers"), [("base_graph", 7, 2), ("ou_equidyn", 9, 1), ("exponential", 8, 2)])

@@ -80,7 +80,7 @@ TRANSLATION = {
 } | adamw(beta2=0.98, eps=1e-4)  # fmt: skip
 LANGUAGE_MODEL = {
     "data": {"name": "sonnets", "context": 16},
-    "model": {"name": "gpt", "layers": 2, "heads": 2, "dim": 8, "bias": True, "dropout": 0.2},
+    "model": {"name": "gpt", "layers": 2, "heads": 2, "dim": 8, "dropout": 0.2},
     "batch_size": 16,
     "micro_batch_size": 2,
     "sampling": "with_replacement",
@@ -128,7 +128,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "adpsgd_jitter": sync("adpsgd") | {"clock": {"step_seconds": [1.0], "jitter": 1.0}} | {"evaluation": OWN},
     "adpsgd_straggler_adamw": DECAYED
     | {"clock": {"step_seconds": [3.0, 1.0, 1.0, 1.0], "away": [[2, 2.5, 6.0]]}}
-    | sync("adpsgd", topology="bipartite_linear"),
+    | sync("adpsgd"),
     "post_local": sync("local", period={"rule": "phases", "phases": [[0, 1], [1, 3]]}),
     "swap": sync("local", period={"rule": "phases", "phases": [[0, 2], [1, "end"]]}),
     "local_average_state": DECAYED | sync("local", period=every(4), average_state=["exp_avg", "exp_avg_sq"]),
@@ -144,7 +144,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "muloco": constant_lr(0.02)
     | {"optimizer": {"name": "muon", "weight_decay": 0.01}}
     | sync("diloco", period=every(4), momentum=0.6),
-    "snoo": adamw() | sync("snoo", period=every(4), at="start"),
+    "snoo": adamw() | sync("snoo", period=every(4)),
     "gpa": adamw(weight_decay=0.1, decay="matrices") | constant_lr(0.01) | sync("gpa", h=4) | {"evaluation": OWN},
     "palsgd": DECAYED
     | constant_lr(0.01)
@@ -161,7 +161,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "batch_norm_members": CNN_WITH_BATCH_NORM | {"gpus_per_worker": 2},
     "language_model": LANGUAGE_MODEL,
     "translation": TRANSLATION,
-    "translation_sgp": TRANSLATION | sync("sgp") | {"evaluation": {"beam_search": {"beam_size": 2}} | OWN},
+    "translation_sgp": TRANSLATION
+    | sync("sgp")
+    | {"evaluation": {"beam_search": {"beam_size": 2, "length_penalty": 0.6}} | OWN},
 }
 _NAMED = {changes.get("sync", BASE["sync"])["name"] for changes in VARIANTS.values()}
 VARIANTS |= {

@@ -471,10 +471,9 @@ FROM_ZERO = [0.0, 0.03, 0.06, 0.09, 0.0, 0.0, 0.1, 0.05, 0.0]
 
 
 @pytest.mark.parametrize("rates", [WARM_UP, FROM_ZERO], ids=["warm-up", "from and to 0"])
-@pytest.mark.parametrize("nesterov", [False, True])
-def test_slowmo_is_its_recursion_with_the_last_learning_rate_of_a_round(rates, nesterov):
+def test_slowmo_is_its_recursion_with_the_last_learning_rate_of_a_round(rates):
     """The learning rate changes in every step, and is 0 in the first or the last one of a round."""
-    slow = Problem("slowmo", CENTRES, START, period=Constant(h=3), alpha=0.9, beta=0.6, nesterov=nesterov)
+    slow = Problem("slowmo", CENTRES, START, period=Constant(h=3), alpha=0.9, beta=0.6)
     anchor, momentum = np.array(START), np.zeros(2)
     for first in (0, 3, 6):
         x = np.tile(anchor, (4, 1))
@@ -485,27 +484,28 @@ def test_slowmo_is_its_recursion_with_the_last_learning_rate_of_a_round(rates, n
         gamma = [lr for lr in rates[first : first + 3] if lr][-1]
         change = (anchor - x.mean(0)) / gamma
         momentum = 0.6 * momentum + change
-        anchor = anchor - 0.9 * gamma * (change + 0.6 * momentum if nesterov else momentum)
+        anchor = anchor - 0.9 * gamma * momentum
         np.testing.assert_allclose(slow.rows, np.tile(anchor, (4, 1)), **EXACT)
 
 
 @pytest.mark.parametrize(
-    "options", [{"beta": 0.0, "alpha": 0.5}, {"beta": 0.9, "alpha": 0.7, "nesterov": True, "scale_by_lr": False}]
+    ("options", "lr", "momentum"),
+    [({"name": "slowmo", "beta": 0.0, "alpha": 0.5}, 0.5, 0.0), ({"name": "diloco"}, 0.7, 0.9)],
 )
-def test_a_learning_rate_of_0_drops_no_round_of_lookahead_and_diloco(options):
+def test_a_learning_rate_of_0_drops_no_round_of_lookahead_and_diloco(options, lr, momentum):
     """The first round is pulled like any other although its first and its last step have a learning rate of 0."""
-    slow = Problem("slowmo", CENTRES, START, period=Constant(h=3), **options)
-    anchor, momentum = np.array(START), np.zeros(2)
+    problem = Problem(centres=CENTRES, theta0=START, period=Constant(h=3), **options)
+    anchor, buffer = np.array(START), np.zeros(2)
     for rates in ([0.0, 0.1, 0.0], [0.1, 0.05, 0.0], [0.0, 0.0, 0.0]):
         x = np.tile(anchor, (4, 1))
-        for lr in rates:
-            x = x - lr * (x - CENTRES)
-            slow.optimizer.param_groups[0]["lr"] = lr
-            slow.step()
+        for rate in rates:
+            x = x - rate * (x - CENTRES)
+            problem.optimizer.param_groups[0]["lr"] = rate
+            problem.step()
         change = anchor - x.mean(0)
-        momentum = options["beta"] * momentum + change
-        anchor = anchor - options["alpha"] * (change + options["beta"] * momentum)
-        np.testing.assert_allclose(slow.rows, np.tile(anchor, (4, 1)), **EXACT)
+        buffer = momentum * buffer + change
+        anchor = anchor - lr * (change + momentum * buffer)
+        np.testing.assert_allclose(problem.rows, np.tile(anchor, (4, 1)), **EXACT)
 
 
 def test_a_round_without_any_learning_rate_keeps_what_it_has():

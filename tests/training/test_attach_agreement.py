@@ -27,7 +27,7 @@ METHODS: dict[str, SyncOptions] = {
     "AllReduce of parameters": resync.AllReduce(average="parameters", all_reduce="ring"),
     "LocalSGD": resync.LocalSGD(period=2),
     "LocalSGD with state": resync.LocalSGD(period=2, average_state=["exp_avg", "exp_avg_sq"]),
-    "QSR": resync.QSR(alpha=0.1, h_base=2, h_max=2),
+    "QSR": resync.QSR(alpha=0.1, h_base=2),
     "SGP": resync.SGP(),
     "SGP with state": resync.SGP(average_state=["exp_avg", "exp_avg_sq"]),
     "SGP, random": resync.SGP(topology="random"),

@@ -254,7 +254,7 @@ def test_the_smallest_loss_scale_is_logged_in_fp16(tmp_path: Path):
         {"workers": 1},
         CNN_WITH_BATCH_NORM,
         LANGUAGE_MODEL,
-        TRANSLATION | {"evaluation": {"beam_search": {"beam_size": 1}, "also": "workers"}},
+        TRANSLATION | {"evaluation": {"beam_search": {"beam_size": 1, "length_penalty": 0.6}, "also": "workers"}},
     ],
     ids=["classification", "one_worker", "own_models", "language_model", "translation"],
 )

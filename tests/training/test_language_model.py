@@ -86,7 +86,7 @@ def test_validation_is_on_consecutive_windows_each_on_one_process(text, world_si
 
 def test_the_model_is_the_one_that_is_written_out_here():
     """Pre-norm blocks with causal softmax attention and exact GELU, and the embedding as output layer."""
-    model = gpt(bias=True)
+    model = gpt()
     torch.manual_seed(0)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -95,7 +95,7 @@ def test_the_model_is_the_one_that_is_written_out_here():
 
     def norm(x: Tensor, layer: nn.Module) -> Tensor:
         centred = x - x.mean(-1, keepdim=True)
-        return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt() * layer.weight + layer.bias
+        return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt() * layer.weight
 
     x = model.embedding.weight[tokens] + model.positions.weight[:12]
     for block in model.blocks:
@@ -162,7 +162,7 @@ def test_steps_are_those_of_nanogpts_loop(tmp_path: Path):
     changes["model"] = changes["model"] | {"dropout": 0.0}
     changes["clip_norm"] = 0.5
     session = make_session(tmp_path, **changes)
-    model = gpt(bias=True)
+    model = gpt()
     model.load_state_dict(session.workers.models[0].state_dict())
     groups = [[p for p in model.parameters() if (p.ndim >= 2) is matrix] for matrix in (True, False)]
     optimizer = torch.optim.AdamW(

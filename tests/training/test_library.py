@@ -27,7 +27,7 @@ sync = resync.attach(model, optimizer, resync.SGP(topology="ring", peers=[(0, 0)
 reveal_type(sync)
 reveal_type(resync.QSR(alpha=0.1, h_base=2))
 resync.LocalSGD(period=4, average_state=["exp_avg"])
-resync.SlowMo(period=Phases(phases=[(0, 1), (9, "end")]), nesterov=True, base=resync.SGP())
+resync.SlowMo(period=Phases(phases=[(0, 1), (9, "end")]), average=True, base=resync.SGP())
 resync.topology.cycle("ring", 4)
 resync.SGP(peer=2)  # wrong
 resync.SGP(topology="rong")  # wrong

@@ -1,4 +1,4 @@
-"""Muon over rows against its recursion written out for each matrix, and against torch's own."""
+"""Muon over rows against its recursion written out for each matrix."""
 
 from typing import Any
 
@@ -32,11 +32,11 @@ FIVE = [
 ]  # fmt: skip
 
 
-def newton_schulz(matrix: np.ndarray, coefficients: list[tuple[float, float, float]], eps: float) -> np.ndarray:
+def newton_schulz(matrix: np.ndarray) -> np.ndarray:
     """One matrix, in the powers of the sheet: X = a X + b (X X^T) X + c (X X^T)^2 X."""
-    x = matrix / (np.sqrt((matrix**2).sum()) + eps)
+    x = matrix / (np.sqrt((matrix**2).sum()) + 1e-8)
     x = x.T if matrix.shape[0] > matrix.shape[1] else x
-    for a, b, c in coefficients:
+    for a, b, c in FIVE:
         square = x @ x.T
         x = a * x + b * square @ x + c * square @ square @ x
     return x.T if matrix.shape[0] > matrix.shape[1] else x
@@ -47,17 +47,7 @@ def muloco(w: np.ndarray, gradients: list[np.ndarray]) -> np.ndarray:
     moment = np.zeros_like(w)
     for gradient in gradients:
         moment = 0.95 * moment + gradient
-        w = (1 - LR * DECAY) * w - LR * np.sqrt(w.shape[0] / w.shape[1]) * newton_schulz(moment, FIVE, 1e-8)
-    return w
-
-
-def modded_nanogpt(w: np.ndarray, gradients: list[np.ndarray]) -> np.ndarray:
-    """A matrix after some steps of the Muon of modded-nanogpt."""
-    moment = np.zeros_like(w)
-    for gradient in gradients:
-        moment = 0.95 * moment + 0.05 * gradient
-        direction = newton_schulz(0.05 * gradient + 0.95 * moment, [(2.0, -1.5, 0.5)] * 12, 1e-7)
-        w = (1 - LR * DECAY) * w - LR * max(1, w.shape[0] / w.shape[1]) ** 0.5 * direction
+        w = (1 - LR * DECAY) * w - LR * np.sqrt(w.shape[0] / w.shape[1]) * newton_schulz(moment)
     return w
 
 
@@ -82,15 +72,14 @@ def stepped(options: Muon, apart: bool = False, dtype: torch.dtype = torch.float
     return start, of_name, parts()
 
 
-@pytest.mark.parametrize("recursion", [muloco, modded_nanogpt])
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("decaying", ["all", "matrices_and_embeddings"])
-def test_muon_is_its_recursion_for_every_worker_and_matrix(recursion, apart, decaying):
-    options = Muon(variant=recursion.__name__, weight_decay=DECAY, decay=decaying, others_lr=0.5)
+def test_muon_is_its_recursion_for_every_worker_and_matrix(apart, decaying):
+    options = Muon(weight_decay=DECAY, decay=decaying, others_lr=0.5)
     for start, gradients, end in zip(*stepped(options, apart), strict=True):
         for name, ours in end.items():
             if name in HIDDEN:
-                wanted = recursion(start[name], gradients[name])
+                wanted = muloco(start[name], gradients[name])
             else:
                 parameter = nn.Parameter(torch.from_numpy(start[name].copy()))
                 rate = DECAY if decaying == "all" or parameter.ndim == 2 else 0.0
@@ -102,18 +91,12 @@ def test_muon_is_its_recursion_for_every_worker_and_matrix(recursion, apart, dec
             np.testing.assert_allclose(ours, wanted, rtol=0, atol=1e-12, err_msg=name)
 
 
-@pytest.mark.parametrize(("precision", "atol"), [("bfloat16", 2e-5), ("float32", 2e-3)])
-def test_muon_is_that_of_torch(precision, atol):
-    """In bfloat16, in which torch iterates, up to the rounding of the norm; in float32, up to bfloat16's."""
-    options = Muon(variant="torch", weight_decay=DECAY, precision=precision)
-    for start, gradients, end in zip(*stepped(options, dtype=torch.float32), strict=True):
-        for name in HIDDEN:
-            parameter = nn.Parameter(torch.from_numpy(start[name].copy()))
-            theirs = torch.optim.Muon([parameter], lr=LR, weight_decay=DECAY)
-            for gradient in gradients[name]:
-                parameter.grad = torch.from_numpy(gradient)
-                theirs.step()
-            np.testing.assert_allclose(end[name], parameter.detach(), rtol=0, atol=atol)
+def test_in_bfloat16_muon_differs_by_its_rounding():
+    both = (stepped(Muon(precision=name), dtype=torch.float32)[2] for name in ("float32", "bfloat16"))
+    for exact, rounded in zip(*both, strict=True):
+        for name in exact:
+            np.testing.assert_allclose(rounded[name], exact[name], rtol=0, atol=2e-3 if name in HIDDEN else 0)
+        assert any(not np.array_equal(rounded[name], exact[name]) for name in HIDDEN)
 
 
 def test_muon_steps_the_hidden_matrices_of_a_model_and_nothing_else():

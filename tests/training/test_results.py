@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import socket
-import sys
 import threading
 import time
 from contextlib import redirect_stderr, redirect_stdout
@@ -14,7 +13,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -33,7 +31,6 @@ from resync.runs.train.loop import batches, train_step, train_to_end
 from resync.runs.train.losses import Diverged
 from resync.runs.train.saving import resume, save
 from resync.tools.cli import main
-from resync.workers.engine.transport import Transport
 
 FINISHED = VARIANTS["batch_norm"] | VARIANTS["qsr"] | {"log": {"every_steps": 5}}
 KEY = "5ec2e7" * 6 + "cafe"
@@ -386,50 +383,21 @@ def test_a_setting_from_the_command_line_reaches_every_process(tmp_path: Path):
     assert (summary["rounds"], summary["parameters"]) == (2, 64 * 4 + 4 + 4 * 10 + 10)
 
 
-def test_tensorboard_shows_what_the_tables_have_also_of_an_interrupted_run(tmp_path: Path):
-    event_accumulator = pytest.importorskip(
-        "tensorboard.backend.event_processing.event_accumulator",
-        reason="TensorBoard is not installed: pip install tensorboard",
-    )
-    changes = {"log": {"every_steps": 1, "wandb": "disabled", "tensorboard": True}}
-    run = make_run(tmp_path, **changes)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Transport, "any", lambda *given: [True, False])  # asked to stop after the first step
-        assert not train(run, tmp_path)
-    cut = tmp_path / "checkpoint" / "step0000000001"
-    assert cut.is_dir()
-    assert train(run, tmp_path)
-    shown = event_accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
-    for group, file in (("evaluation", "metrics.csv"), ("step", "steps.csv")):
-        table = pd.read_csv(tmp_path / file)
-        for column in set(table) - {"step"}:
-            events = shown.Scalars(f"{group}/{column}")
-            assert [event.step for event in events] == table["step"].tolist()
-            np.testing.assert_allclose([event.value for event in events], table[column], rtol=1e-6)
-
-
-def test_tensorboard_that_is_not_installed_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    make_run(tmp_path, log={"wandb": "disabled", "tensorboard": True})
-    assert main(["train", "--config", str(tmp_path / "config.yaml"), "--out", str(tmp_path)]) == 2
-    expected = "resync: error: log.tensorboard: found true, but the package tensorboard is not installed: pip install"
-    assert capsys.readouterr().err.startswith(expected)
-
-
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({}, {"project": "resync", "entity": None, "tags": (), "resume": None, "named": True}),
-        ({"wandb_project": "qsr", "wandb_entity": "us"}, {"project": "qsr", "entity": "us", "named": True}),
-        ({"wandb_tags": ["a", "b"]}, {"tags": ("a", "b"), "resume": None, "named": True}),
-        ({"wandb": "online"}, {"mode": "online", "resume": "allow", "named": True}),
-        ({"wandb": "online", "wandb_resume": False}, {"mode": "online", "resume": None, "named": False}),
+        ({}, {"project": "resync", "mode": "offline", "resume": None}),
+        ({"wandb": "online"}, {"project": "us", "mode": "online", "resume": "allow"}),
     ],
 )
 def test_weights_and_biases_gets_the_settings(settings, expected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     given: dict[str, Any] = {}
     monkeypatch.setattr("wandb.init", given.update)
+    if settings:
+        monkeypatch.setenv("WANDB_PROJECT", "us")
+    else:
+        monkeypatch.delenv("WANDB_PROJECT", raising=False)
     run = make_run(tmp_path, log={"wandb": "offline"} | settings)
     RunLog(tmp_path, run)
-    assert given | {"named": given["id"] == run.hash} | expected == given | {"named": given["id"] == run.hash}
+    assert given | expected | {"id": run.hash} == given
     assert run.hash == make_run(tmp_path).hash

@@ -260,7 +260,7 @@ def test_beam_search_with_one_beam_is_greedy():
 
 def test_bleu_adds_up_over_processes(text):
     model = models.build(options_of("models", "transformer")(**TINY), (32,), 256, seed=0).eval()
-    objective = Translation(beam_search=BeamSearch(beam_size=2))
+    objective = Translation(beam_search=BeamSearch(beam_size=2, length_penalty=0.6))
 
     def sums(rank: int, world_size: int) -> torch.Tensor:
         [validation] = objective.sums([model], text, rank, world_size)

@@ -30,7 +30,6 @@ _OPTIONAL = (
     ("ffcv", "ImageNet at paper scale from .beton files; torch reads image files without it"),
     ("deepspeed", "engine and launcher deepspeed"),
     ("wandb", "logs of runs for Weights & Biases"),
-    ("tensorboard", "log.tensorboard"),
 )
 """Packages that are extras of the same name, and what needs them."""
 _PROGRAMS = (("git", "its commit is recorded with each result"), ("chromium", "draws the pages in their tests"))

@@ -28,8 +28,8 @@ def averaging_errors(run: Run, mixes: int) -> NDArray[np.float64]:
     if traffic is None or traffic.topology is None or len(traffic.peers) > 1 or run.workers == 1:
         raise UserError(f"{run.id}: sync {run.sync.name} of {run.workers} workers does not mix with one topology")
     draws = range(DRAWS if resolve(traffic.topology).random else 1)
-    [(_, peers)], weights = traffic.peers, traffic.mixing_weights
-    return np.mean([_errors(traffic.topology, run.workers, peers, weights, mixes, seed) for seed in draws], axis=0)
+    [(_, peers)] = traffic.peers
+    return np.mean([_errors(traffic.topology, run.workers, peers, mixes, seed) for seed in draws], axis=0)
 
 
 def averaging_error(run: Run) -> float:
@@ -42,12 +42,10 @@ def mixes_of(workers: int) -> int:
     return ceil(log2(workers))
 
 
-def _errors(
-    topology: str, workers: int, peers: int, mixing_weights: tuple[float, ...] | None, mixes: int, seed: int
-) -> NDArray[np.float64]:
+def _errors(topology: str, workers: int, peers: int, mixes: int, seed: int) -> NDArray[np.float64]:
     product, errors = np.eye(workers), [1.0]
     for k in range(mixes):
-        product = matrix(topology, workers, k, peers, mixing_weights=mixing_weights, seed=seed) @ product
+        product = matrix(topology, workers, k, peers, seed) @ product
         largest, second, *_ = map(float, np.linalg.svd(product, compute_uv=False))
         errors.append(without_noise(second, largest) ** 2)
     return np.array(errors)

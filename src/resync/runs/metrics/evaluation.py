@@ -12,14 +12,14 @@ from resync.base.settings.units import EVALUATIONS, Epoch
 class Plateau(Settings):
     """Learning-rate reductions when the validation loss stops falling (torch's ReduceLROnPlateau).
 
-    They multiply the learning rate of the schedule. Evaluations before the end of the warm-up do not count.
+    They multiply the learning rate of the schedule. An improvement is one by 1e-4 of the loss. Evaluations before the
+    end of the warm-up do not count.
     """
 
-    factor: float = Field(default=0.1, gt=0, lt=1, description="factor of a reduction")
+    factor: float = Field(gt=0, lt=1, description="factor of a reduction")
     patience: Annotated[Count, EVALUATIONS] = Field(
         default=10, description="consecutive evaluations without improvement that are tolerated; the next one reduces"
     )
-    threshold: float = Field(default=1e-4, ge=0, lt=1, description="smallest relative improvement that counts")
 
 
 class EarlyStopping(Settings):
@@ -34,9 +34,8 @@ class EarlyStopping(Settings):
 class BeamSearch(Settings):
     """Beam search for translations."""
 
-    beam_size: PositiveInt = Field(default=4, description="hypotheses per sentence; 1 is greedy decoding")
+    beam_size: PositiveInt = Field(description="hypotheses per sentence; 1 is greedy decoding")
     length_penalty: NonNegativeNumber = Field(
-        default=0.6,
         description="exponent of the length by which a log probability is divided; 0 favours short sentences",
     )
 

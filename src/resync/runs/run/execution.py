@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from resync.base.settings.base import Items, NonNegativeNumber, PositiveInt, PositiveNumber, Settings, Text
+from resync.base.settings.base import Items, NonNegativeNumber, PositiveInt, PositiveNumber, Settings
 from resync.workers.engine.settings import EngineSettings
 
 
@@ -33,15 +33,11 @@ class Log(Settings):
     """Logging during training."""
 
     every_steps: PositiveInt = Field(default=10, description="steps between two rows of steps.csv")
-    wandb: Literal["offline", "online", "disabled"] = Field(default="offline", description="Weights & Biases mode")
-    wandb_project: Text = Field(default="resync", description="project of Weights & Biases")
-    wandb_entity: Text | None = Field(default=None, description="its user or team; null: the default one of the key")
-    wandb_tags: Items[Text] = Field(default=(), description="tags of the run there")
-    wandb_resume: bool = Field(
-        default=True,
-        description="with mode online, continue the run that has the same configuration; false: a new one in every job",
+    wandb: Literal["offline", "online", "disabled"] = Field(
+        default="offline",
+        description="Weights & Biases mode; the environment variables WANDB_PROJECT, WANDB_ENTITY and WANDB_TAGS say "
+        "where runs appear",
     )
-    tensorboard: bool = Field(default=False, description="also write event files for TensorBoard, in tensorboard/")
 
 
 class Execution(Settings):

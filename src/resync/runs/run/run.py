@@ -48,14 +48,30 @@ class Resources(Settings):
     )
 
 
-_REMOVED = {
-    ("checkpoint", "keep_at_decays"): False,
-    ("sync", "compute_times"): "constant",
-    ("sync", "slowdown"): 5.0,
+REMOVED: dict[str, dict[str, dict[str, Any]]] = {
+    "sync": {
+        "adpsgd": {"compute_times": "constant", "slowdown": 5.0, "topology": "bipartite_exponential"},
+        "noloco": {"topology": "random_matching"},
+        "palsgd": {"coins": "own"},
+        "slowmo": {"nesterov": False, "scale_by_lr": True},
+        "snoo": {"at": "end"},
+        "streaming_diloco": {"nesterov": True},
+    },
+    "optimizer": {"muon": {"eps": 1e-8, "variant": "muloco"}},
+    "model": {"gpt": {"bias": False}},
+    "plateau": {"": {"threshold": 1e-4}},
+    "checkpoint": {"": {"keep_at_decays": False}},
+    "log": {"": {"wandb_project": "resync", "wandb_tags": [], "wandb_resume": True, "tensorboard": False}},
 }
-"""Settings that runs of earlier versions have, with the value at which they changed nothing."""
-_STILL_HASHED = {"adpsgd": {"compute_times": "constant", "slowdown": 5.0}}
-"""Such settings of algorithms that stay in the hash, so that older results keep it."""
+"""Settings that runs of earlier versions have, by group and component, with the only value that they had in declared
+runs. They stay in the hash, so that older results keep it.
+"""
+
+
+def _removed(group: str, settings: Any) -> dict[str, Any]:
+    """The removed settings of the component that this group chooses by its name, or of a group without components."""
+    of_group = REMOVED.get(group, {})
+    return of_group.get(str(settings.get("name", "")), {}) if isinstance(settings, dict) else {}
 
 
 class _Names(Settings):
@@ -83,10 +99,10 @@ class Run(RunSettings, _Names):
     def from_file(cls, path: Path, package: Path = PACKAGE, overrides: Sequence[str] = ()) -> Run:
         """Read and validate a `run.yaml` with overrides such as `optimizer.weight_decay=0.05`. Raises ConfigError."""
         settings = load(path)
-        for (group, key), default in _REMOVED.items():
-            found = settings.entries[group].entries if group in settings.entries else {}
-            if key in found and found[key].value == default:
-                del found[key]
+        for group, tree in settings.entries.items():
+            for key, default in _removed(group, tree.plain()).items():
+                if key in tree.entries and tree.entries[key].plain() == default:
+                    del tree.entries[key]
         run = validated(cls, override_settings(settings, overrides), package)
         return run.model_copy(update={"overrides": (*(run.overrides or ()), *overrides)}) if overrides else run
 
@@ -167,7 +183,8 @@ class Run(RunSettings, _Names):
         """16 hex digits that change exactly when a setting that affects the result does: all but `Execution`."""
         deciding = {name: value for name, value in self._content().items() if name not in Execution.model_fields}
         deciding["data"] = {name: value for name, value in deciding["data"].items() if name not in EXECUTION}
-        deciding["sync"] = _STILL_HASHED.get(self.sync.name, {}) | deciding["sync"]
+        for group in REMOVED.keys() & deciding.keys():
+            deciding[group] = _removed(group, deciding[group]) | deciding[group]
         canonical = json.dumps(deciding, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 

@@ -1,4 +1,4 @@
-"""Logs of a run during training: CSV, Weights & Biases, TensorBoard, the terminal. Only rank 0 has a log."""
+"""Logs of a run during training: CSV, Weights & Biases, the terminal. Only rank 0 has a log."""
 
 import os
 import sys
@@ -13,7 +13,6 @@ from resync.runs.metrics.registry import BEST, columns
 from resync.runs.results import wandb_log
 from resync.runs.results.summary import publish, values_sha256
 from resync.runs.run import Run
-from resync.runs.train.tensorboard import TensorBoard
 
 Row = Mapping[str, float | int]
 
@@ -34,7 +33,6 @@ class RunLog:
         self.directory = directory
         self.name = f"trial of {run.id}" if run.overrides else run.id
         self.rows: dict[str, list[Row]] = {EVALUATIONS: [], STEPS: []}
-        self._tensorboard = TensorBoard(directory / "tensorboard") if run.log.tensorboard else None
         self._wandb = _start_wandb(directory, run)
         self._bar: Any = None
         if sys.stderr.isatty():
@@ -56,8 +54,6 @@ class RunLog:
 
     def step(self, row: Row) -> None:
         self._append(STEPS, row)
-        if self._tensorboard:
-            self._tensorboard.add("step", row)
 
     def progress(self, steps: int) -> None:
         if self._bar is not None:
@@ -75,8 +71,6 @@ class RunLog:
     def close(self) -> None:
         if self._bar is not None:
             self._bar.close()
-        if self._tensorboard:
-            self._tensorboard.close()
         self._end_wandb()
 
     def state_dict(self) -> dict[str, list[Row]]:
@@ -92,9 +86,6 @@ class RunLog:
         self.load_state_dict(state)
         for row in state[EVALUATIONS]:
             self._record(row)
-        if self._tensorboard:
-            for row in state[STEPS]:
-                self._tensorboard.add("step", row)
 
     def begin_anew(self) -> None:
         """Delete the wandb logs of a training that this one does not continue: they would be taken for its own."""
@@ -115,8 +106,6 @@ class RunLog:
     def _record(self, row: Row) -> None:
         if self._wandb:
             self._wandb.log(dict(row), step=int(row["step"]))
-        if self._tensorboard:
-            self._tensorboard.add("evaluation", row)
 
     def _append(self, name: str, row: Row) -> None:
         first = not self.rows[name]
@@ -148,13 +137,11 @@ def _start_wandb(directory: Path, run: Run) -> Any:
     online = run.log.wandb == "online"
     try:
         return wandb.init(
-            project=run.log.wandb_project,
-            entity=run.log.wandb_entity,
-            tags=run.log.wandb_tags,
+            project=os.environ.get("WANDB_PROJECT", "resync"),  # it reads WANDB_ENTITY and WANDB_TAGS itself
             group=f"{run.scale}/{run.paper}/{run.experiment}/{run.series}",
             name=run.id,
-            id=run.hash if run.log.wandb_resume or not online else None,
-            resume="allow" if online and run.log.wandb_resume else None,
+            id=run.hash,
+            resume="allow" if online else None,
             config=run.model_dump(mode="json"),
             dir=directory,
             mode=run.log.wandb,

@@ -59,6 +59,4 @@ class ValidationWatch:
 def _lr_reductions(settings: Plateau) -> ReduceLROnPlateau:
     """torch's scheduler on a learning rate of 1, so that its reductions yield the factor on the schedule."""
     one = SGD([torch.zeros(1)], lr=1.0)
-    return ReduceLROnPlateau(
-        one, factor=settings.factor, patience=settings.patience, threshold=settings.threshold, eps=0.0
-    )
+    return ReduceLROnPlateau(one, factor=settings.factor, patience=settings.patience, eps=0.0)

@@ -1,6 +1,6 @@
 """GPT: a Transformer that predicts the next token of a text, in the shape of nanoGPT.
 
-Radford et al. 2019 (GPT-2) with the choices of nanoGPT (commit 3adf61e): biases are an option, and the weights of the
+Radford et al. 2019 (GPT-2) with the choices of nanoGPT (commit 3adf61e): there are no biases, and the weights of the
 two layers that write to the residual stream start smaller by the square root of their number.
 """
 
@@ -25,8 +25,8 @@ class Attention(nn.Module):
     def __init__(self, options: declared.GPT) -> None:
         super().__init__()
         self.heads, self.dropout = options.heads, options.dropout
-        self.qkv = nn.Linear(options.dim, 3 * options.dim, bias=options.bias)
-        self.out = nn.Linear(options.dim, options.dim, bias=options.bias)
+        self.qkv = nn.Linear(options.dim, 3 * options.dim, bias=False)
+        self.out = nn.Linear(options.dim, options.dim, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         queries, keys, values = (
@@ -42,12 +42,12 @@ class Block(nn.Module):
 
     def __init__(self, options: declared.GPT) -> None:
         super().__init__()
-        dim, bias = options.dim, options.bias
-        self.attention_norm = nn.LayerNorm(dim, bias=bias)
+        dim = options.dim
+        self.attention_norm = nn.LayerNorm(dim, bias=False)
         self.attention = Attention(options)
-        self.mlp_norm = nn.LayerNorm(dim, bias=bias)
-        self.expand = nn.Linear(dim, 4 * dim, bias=bias)
-        self.contract = nn.Linear(4 * dim, dim, bias=bias)
+        self.mlp_norm = nn.LayerNorm(dim, bias=False)
+        self.expand = nn.Linear(dim, 4 * dim, bias=False)
+        self.contract = nn.Linear(4 * dim, dim, bias=False)
         self.dropout = nn.Dropout(options.dropout)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ class GPTModel(nn.Module):
         self.positions = LearnedPositions(length, options.dim)
         self.dropout = nn.Dropout(options.dropout)
         self.blocks = nn.Sequential(*(Block(options) for _ in range(options.layers)))
-        self.norm = nn.LayerNorm(options.dim, bias=options.bias)
+        self.norm = nn.LayerNorm(options.dim, bias=False)
         self.apply(_initialise)
         for block in self.blocks:
             for residual in (block.attention.out, block.contract):
@@ -78,8 +78,6 @@ class GPTModel(nn.Module):
 def _initialise(module: nn.Module) -> None:
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=INITIAL_STD)
-    if isinstance(module, nn.Linear) and module.bias is not None:
-        nn.init.zeros_(module.bias)
 
 
 def example(input_shape: Sequence[int], samples: int) -> Tensor:

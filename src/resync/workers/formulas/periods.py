@@ -68,15 +68,10 @@ class PowerRule(Period):
         description="H of rounds that start during the warm-up; null: h_base. The paper (unverified) has that of the "
         "first round after the warm-up, which is larger where (alpha / peak)^power is",
     )
-    h_max: LocalSteps | None = Field(default=None, description="largest number of local steps; null: no limit")
 
     @property
     def follows_lr(self) -> bool:
         return True
-
-    def checks(self) -> Iterator[Check]:
-        if self.h_max is not None and self.h_max < self.h_base:
-            yield ("h_max",), f"found {self.h_max}, allowed: null or at least h_base = {self.h_base}"
 
     def checks_in(self, shape: TrainingShape) -> Iterator[Check]:
         if self.h_warmup is not None and not shape.warmup_steps:
@@ -92,10 +87,9 @@ class PowerRule(Period):
         if not lr >= 0:
             raise UserError(f"the learning rate of step {step} is {lr}, expected >= 0")
         try:
-            unrounded = max(self.h_base, (self.alpha / lr) ** self.power)
+            return max(self.h_base, (self.alpha / lr) ** self.power)
         except (ZeroDivisionError, OverflowError):
-            unrounded = math.inf
-        return unrounded if self.h_max is None else min(unrounded, self.h_max)
+            return math.inf
 
 
 def _h(value: Any) -> Any:
@@ -201,7 +195,7 @@ def round_length(period: Period, lr_value: float, step: int, total_steps: float,
     unrounded = period.local_steps(lr=lr_value, step=step, warming_up=step < warmup_steps)
     length = min(unrounded, total_steps - step)
     if length == math.inf:
-        raise UserError(f"the round that starts at step {step} has no end: give total_steps or h_max")
+        raise UserError(f"the round that starts at step {step} has no end: give total_steps")
     return max(1, math.floor(length))
 
 

@@ -222,7 +222,7 @@ class CosineStepSchedule(_Cosine):
 
     name: Literal["cosine_step"]
     min_lr: InnerLR = Field(description="learning rate of the cosine at the end of the schedule")
-    base: float = Field(default=2.0, gt=1, description="the learning rate is a power of this number")
+    base: float = Field(gt=1, description="the learning rate is a power of this number")
 
     def after_warmup(self, step: int, shape: TrainingShape) -> float:
         return float(self.base ** round(math.log(super().after_warmup(step, shape), self.base)))

@@ -62,7 +62,7 @@ from resync.base.errors import UserError
 from resync.workers.formulas.weighted_topology import WEIGHTED, WeightedName, WeightedTopology
 
 __all__ = [
-    "TOPOLOGIES", "Topology", "TopologyName", "check_pairs", "cycle", "in_peers",
+    "TOPOLOGIES", "Topology", "TopologyName", "cycle", "in_peers",
     "messages", "out_peers", "partner", "peer_list", "resolve",
 ]  # fmt: skip
 
@@ -183,14 +183,6 @@ def messages(
         sent = [len(each) for each in chosen.weights(num_workers, k, peers, seed)]
         found[Fraction(sum(sent), num_workers), max(sent)] += len(range(k, last, repeats))
     return found
-
-
-def check_pairs(topology: str, num_workers: int) -> None:
-    """Raise ValueError for a topology that does not pair odd with even workers."""
-    if not resolve(topology).bipartite:
-        raise UserError(f"AD-PSGD needs pairs, found topology {topology}, allowed: bipartite_exponential or "
-                        "bipartite_linear")  # fmt: skip
-    peer_list(topology, 0, num_workers)
 
 
 def partner(topology: str, worker: int, num_workers: int, number: int) -> int | None:

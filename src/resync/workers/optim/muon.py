@@ -13,9 +13,11 @@ from resync.base.errors import UserError
 from resync.workers.engine.workers import Workers
 from resync.workers.optim import adamw
 from resync.workers.optim import options as declared
-from resync.workers.optim.newton_schulz import VARIANTS, orthogonalise
+from resync.workers.optim.newton_schulz import orthogonalise
 
 __all__ = ["MuonOptimizer", "build", "decay", "of_model"]
+_EPS = 1e-8
+"""What AdamW adds to the square root of the second moment."""
 Part = slice | EllipsisType
 """The last indices of a tensor that a parameter of the model has: some of a row's, or all of its own."""
 
@@ -23,12 +25,12 @@ Part = slice | EllipsisType
 class MuonOptimizer(Optimizer):
     """Orthogonalised momentum for matrices, AdamW for the rest.
 
-        M = m M + g;   w = (1 - lr decay) w - lr scale NS(M)          for matrices; see `Variant` for other forms
+        M = m M + g;   w = (1 - lr decay) w - lr (r/c)^(1/2) NS(M)    for matrices [r, c]
         AdamW with the learning rate lr others_lr, bias-corrected     for all other parameters, and in their decay
 
     NS is the Newton-Schulz iteration (resync.workers.optim.newton_schulz). `layout` has, for all that a tensor of
     `parameters` holds, the tensor's number, the part of its last dimension, and the shape [r, c] if this part is a
-    matrix to orthogonalise. Source: Jordan et al. 2024, with the constants of MuLoCo (Thérien et al. 2025) by default.
+    matrix to orthogonalise. Source: Jordan et al. 2024, with the constants of MuLoCo (Thérien et al. 2025).
     """
 
     def __init__(
@@ -39,7 +41,7 @@ class MuonOptimizer(Optimizer):
         lr: float = 0.0,
     ) -> None:
         super().__init__(parameters, {"lr": lr, "weight_decay": options.decay_of_all})
-        self.options, self.variant = options, VARIANTS[options.variant]
+        self.options = options
         self.matrices: dict[torch.Size, list[tuple[nn.Parameter, Part]]] = defaultdict(list)
         self.others: list[tuple[nn.Parameter, Part]] = []
         for number, part, shape in layout:
@@ -69,17 +71,16 @@ class MuonOptimizer(Optimizer):
         return loss
 
     def _step_matrices(self, lr: float, shape: torch.Size, places: list[tuple[nn.Parameter, Part]]) -> None:
-        m, variant, (r, c) = self.options.momentum, self.variant, shape
-        directions = []
+        r, c = shape
+        moments = []
         for parameter, part in places:
             assert parameter.grad is not None
-            moment, gradient = self.state[parameter]["exp_avg"][..., part], parameter.grad[..., part]
-            moment.mul_(m).add_(gradient, alpha=1 - m if variant.damped else 1.0)
-            directions.append(gradient.lerp(moment, m) if variant.nesterov else moment)
-        stacked = torch.cat([direction.reshape(-1, r, c) for direction in directions])
-        found = orthogonalise(stacked, variant, getattr(torch, self.options.precision))
-        scale = (max(1.0, r / c) if variant.clamped else r / c) ** 0.5
-        for (parameter, part), update in zip(places, found.chunk(len(places)), strict=True):
+            moment = self.state[parameter]["exp_avg"][..., part]
+            moments.append(moment.mul_(self.options.momentum).add_(parameter.grad[..., part]))
+        stacked = torch.cat([moment.reshape(-1, r, c) for moment in moments])
+        updates = orthogonalise(stacked, getattr(torch, self.options.precision)).chunk(len(places))
+        scale = (r / c) ** 0.5
+        for (parameter, part), update in zip(places, updates, strict=True):
             weights = parameter[..., part].mul_(1 - lr * self.param_groups[0]["weight_decay"])
             weights.sub_(update.reshape(weights.shape), alpha=lr * scale)
 
@@ -89,7 +90,7 @@ class MuonOptimizer(Optimizer):
         first, second, step = state["exp_avg"][..., part], state["exp_avg_sq"][..., part], state["step"]
         first.lerp_(gradient, 1 - self.options.beta1)
         second.mul_(self.options.beta2).addcmul_(gradient, gradient, value=1 - self.options.beta2)
-        size = (second / (1 - self.options.beta2**step)).sqrt_().add_(self.options.eps)
+        size = (second / (1 - self.options.beta2**step)).sqrt_().add_(_EPS)
         update = first / (1 - self.options.beta1**step) / size
         lr *= self.options.others_lr
         parameter[..., part].mul_(1 - lr * self.param_groups[0]["weight_decay"]).sub_(update, alpha=lr)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from resync.workers.formulas.clock import VirtualClock
-from resync.workers.formulas.topology import check_pairs, partner
+from resync.workers.formulas.topology import partner, peer_list
 from resync.workers.sync.algorithm import Algorithm, Due, Training
 from resync.workers.sync.options import ADPSGD
 
@@ -26,7 +26,7 @@ class ADPSGDAlgorithm(Algorithm):
     messages take no time that a worker waits for. `rows` are z between two steps; `steps` the gradients of all workers
     divided by their number.
 
-    Raises ValueError for a topology without pairs, and for an optimizer that cannot step workers separately.
+    Raises ValueError for an odd number of workers, and for an optimizer that cannot step workers separately.
     """
 
     shared = ("averages", "finished", "ends", "now")
@@ -35,7 +35,7 @@ class ADPSGDAlgorithm(Algorithm):
     def __init__(self, training: Training, options: ADPSGD) -> None:
         super().__init__(training)
         self.size = self.transport.num_workers
-        check_pairs(options.topology, self.size)
+        peer_list(options.topology, 0, self.size)  # raises for an odd number, before the first step
         self.topology = options.topology
         self.timed = training.clock is not None
         self.clock = training.clock or VirtualClock(step_seconds=(1.0,))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from resync.base.errors import UserError
 from resync.base.torch_private import time_limit
-from resync.workers.formulas.topology import check_pairs, partner, peer_list
+from resync.workers.formulas.topology import partner, peer_list
 from resync.workers.sync.algorithm import Algorithm, Training
 from resync.workers.sync.options.pairs import ADPSGD
 
@@ -42,7 +42,7 @@ class AsynchronousPairs(Algorithm):
     within the time limit of the process group, the next of these calls or the next step fails and names the rank it
     was expected from. A request may come at any time, until `close` has waited for so long.
 
-    Raises ValueError for several workers in a process, and for a topology without pairs.
+    Raises ValueError for several workers in a process, and for an odd number of workers.
     """
 
     per_worker = ("published", "averages")
@@ -50,8 +50,6 @@ class AsynchronousPairs(Algorithm):
 
     def __init__(self, training: Training, options: ADPSGD) -> None:
         super().__init__(training)
-        size = self.transport.num_workers
-        check_pairs(options.topology, size)
         if self.workers.num_local != 1:
             raise UserError(
                 f"asynchronous AD-PSGD needs one worker per process, found {self.workers.num_local}, "
@@ -59,7 +57,7 @@ class AsynchronousPairs(Algorithm):
             )
         self.topology = options.topology
         self.rank = self.transport.rank
-        self.peers = peer_list(self.topology, self.rank, size)
+        self.peers = peer_list(self.topology, self.rank, self.transport.num_workers)
         self.active = self.rank % 2 == 1
         self.waiting = set(self.peers)
         self.averages = torch.zeros(1, dtype=torch.int64)
@@ -72,7 +70,7 @@ class AsynchronousPairs(Algorithm):
         self._thread = threading.Thread(
             target=self._run_guarded, args=(self._ask if self.active else self._answer,), daemon=True
         )
-        if size > 1:
+        if self.transport.num_workers > 1:
             self.transport.communication_is_known = False
             self.limit: timedelta = time_limit(self.rows.device)
             self._group = dist.new_group(backend="gloo", timeout=self.limit)

@@ -19,8 +19,7 @@ class DiLoCoAlgorithm(Rounds):
             b = momentum b + D;   x = x - lr (D + momentum b)
 
     With `compression` D is the mean of the x - x_k as they arrive, each rounded to fewer bits by its worker. The inner
-    optimizer's state stays with its worker and is never reset. SlowMo with `nesterov` and without `scale_by_lr` has the
-    same bits as this without compression.
+    optimizer's state stays with its worker and is never reset.
     """
 
     shared: ClassVar[tuple[str, ...]] = ("anchor", "buffer")

@@ -111,13 +111,11 @@ class MixingSteps:
         numbers = [peers for _, peers in self.traffic.peers if peers]
         if not resolve(self.topology).regular:
             return self.num_workers <= 1 or not numbers
-        weights = self.traffic.mixing_weights
-        matrices = [  # a list, so that all are checked
-            mixing.matrix(self.topology, self.num_workers, k, peers, mixing_weights=weights)
+        return all(
+            mixing.is_doubly_stochastic(mixing.matrix(self.topology, self.num_workers, k, peers))
             for peers in numbers
             for k in range(cycle(self.topology, self.num_workers, peers) or 1)
-        ]
-        return all(map(mixing.is_doubly_stochastic, matrices))
+        )
 
     def phase(self, step: int) -> tuple[int, int]:
         """The first step of the phase that `step` belongs to, and its number of peers."""
@@ -140,7 +138,7 @@ class MixingSteps:
         if repeats and place in self._repeated:
             return self._repeated[place]
         seed = self.seed if resolve(self.topology).random else 0
-        mix = _mix(self.topology, self.num_workers, place[1], peers, self.traffic.mixing_weights, seed)
+        mix = _mix(self.topology, self.num_workers, place[1], peers, seed)
         mix = replace(mix, half_duplex=True) if self.traffic.half_duplex else mix
         if repeats:
             self._repeated[place] = mix
@@ -148,10 +146,8 @@ class MixingSteps:
 
 
 @lru_cache(maxsize=512)
-def _mix(
-    topology: str, num_workers: int, k: int, peers: int, mixing_weights: tuple[float, ...] | None, seed: int
-) -> Mix:
-    matrix = mixing.matrix(topology, num_workers, k, peers, mixing_weights=mixing_weights, seed=seed)
+def _mix(topology: str, num_workers: int, k: int, peers: int, seed: int) -> Mix:
+    matrix = mixing.matrix(topology, num_workers, k, peers, seed)
     senders = tuple(tuple(in_peers(topology, worker, num_workers, k, peers, seed)) for worker in range(num_workers))
     received = np.zeros((max(map(len, senders)), num_workers))
     for worker, peers_of in enumerate(senders):

@@ -18,8 +18,8 @@ class NoLoCoAlgorithm(Rounds):
 
     Momentum v stays with its worker. This is heavy ball, as in the code, although the paper speaks of Nesterov. Pairs
     are entries i and i + n/2 of a permutation that all workers draw from the seed and the number of the round; of an
-    odd number of workers, which the original does not have, one takes its step alone. Other `topology`s replace the
-    means over pairs by their mixing steps. Random routing between pipeline stages, the paper's other part, is not here.
+    odd number of workers, which the original does not have, one takes its step alone. Random routing between pipeline
+    stages, the paper's other part, is not here.
     """
 
     per_worker = ("anchors", "momenta")

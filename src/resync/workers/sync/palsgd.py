@@ -19,7 +19,8 @@ class PALSGDAlgorithm(DiLoCoAlgorithm):
 
     The optimizer takes a step with lr, which is then made 1 / (1 - p) times as long: the same for every optimizer whose
     step is proportional to the learning rate. The gradient of a worker that is pulled has been computed, as its loss is
-    logged, and is dropped. This is the rule, and not the authors' code, which pulls one tensor of the model only.
+    logged, and is dropped. This is the rule, and not the authors' code, which pulls one tensor of the model only, on
+    all ranks at once.
     """
 
     def __init__(self, training: Training, options: outer.PALSGD) -> None:
@@ -58,8 +59,7 @@ class PALSGDAlgorithm(DiLoCoAlgorithm):
             super().end_round()
 
     def _coin(self, worker: int) -> bool:
-        common = self.palsgd.coins == "common"
-        draw = stream(self.seed, "pull", worker=0 if common else worker, epoch=self.steps).random()
+        draw = stream(self.seed, "pull", worker=worker, epoch=self.steps).random()
         return bool(draw < self.palsgd.probability)
 
 

@@ -19,12 +19,12 @@ class SlowMoAlgorithm(Rounds):
                 gradients (all-reduce) or gossip (SGP, OSGP)
             x = mean over workers of x_k                         (with `average`)
             u = beta * u + (x0 - x) / gamma
-            x = x0 - alpha * gamma * u                           (nesterov: (x0 - x) / gamma + beta * u for u)
+            x = x0 - alpha * gamma * u
 
     gamma is the learning rate of the round's last step, as in the authors' later implementation in fairscale (the paper
-    has one learning rate per round), or of the last one that was not 0. It is 1 without `scale_by_lr`, and with beta 0,
-    where it cancels. SlowMo is (alpha 1, beta 0.4-0.8); without scaling and with nesterov it is DiLoCo; Lookahead is
-    beta 0 with one worker, or without `average` on all-reduce, which keeps the workers equal.
+    has one learning rate per round), or of the last one that was not 0. With beta 0 it cancels, and is 1. SlowMo is
+    (alpha 1, beta 0.4-0.8); Lookahead is beta 0 with one worker, or without `average` on all-reduce, which keeps the
+    workers equal.
     With gossip, averaging receives the messages in flight, averages the numerators, and resets the weights to 1.
     Without `average`, every worker receives its messages and takes the outer step on its own de-biased parameters.
     `buffers` says what happens to the inner optimizer's state before every round: start anew (`zero`), keep it, or
@@ -39,7 +39,7 @@ class SlowMoAlgorithm(Rounds):
         self.options = options
         self.base = build_base(options.inner, training) if options.inner else Algorithm(training)
         # Without outer momentum, gamma cancels, and no learning rate is too small to divide by.
-        self.scaled = options.scale_by_lr and options.beta > 0
+        self.scaled = options.beta > 0
         self.gamma = 1.0
         # With averaging all workers have the same anchor and momentum: one copy per process.
         self.anchor = training.keep(self._outer_rows())
@@ -84,7 +84,7 @@ class SlowMoAlgorithm(Rounds):
         alpha, beta = self.options.alpha * self.gamma, self.options.beta
         with on_device(self.rows.device, self.anchor, self.momentum) as (anchor, momentum):
             change = (anchor - self._outer_rows()).div_(self.gamma)
-            outer_step_(anchor, momentum, change, lr=alpha, momentum=beta, nesterov=self.options.nesterov)
+            outer_step_(anchor, momentum, change, lr=alpha, momentum=beta, nesterov=False)
             self.rows.copy_(anchor.expand_as(self.rows))
 
     def _outer_rows(self) -> Tensor:

@@ -35,10 +35,7 @@ class SNOOAlgorithm(Rounds):
 
     @torch.no_grad()
     def end_round(self) -> None:
-        """Take the outer step, unless the training ends before it is due."""
         given = self.options
-        if given.interval and (self.steps - 1) % given.interval:
-            return
         with on_device(self.rows.device, self.anchor, self.buffer) as (anchor, buffer):
             change = anchor - self.rows
             outer_step_(anchor, buffer, change, lr=given.lr, momentum=given.momentum, nesterov=given.nesterov)

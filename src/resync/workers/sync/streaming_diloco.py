@@ -58,7 +58,7 @@ class StreamingDiLoCoAlgorithm(Rounds):
             self._send()
         mean, part, given = self._receive(), self._fragment, self.options
         with on_device(self.rows.device, self.anchor[part], self.buffer[part]) as (anchor, buffer):
-            outer_step_(anchor, buffer, mean, lr=given.lr, momentum=given.momentum, nesterov=given.nesterov)
+            outer_step_(anchor, buffer, mean, lr=given.lr, momentum=given.momentum, nesterov=True)
             self.rows[:, part].lerp_(anchor, 1 - given.mixing)
 
     @property

@@ -68,7 +68,7 @@ class CostCurves(KindOptions):
     """A metric against the bytes that a worker has sent, against modelled time, and against steps, side by side."""
 
     name: Literal["cost_curves"] = Field(default="cost_curves", init=False)
-    metric: DrawnMetric = Field(default="val_loss", description="column of metrics.csv to draw")
+    metric: DrawnMetric = Field(description="column of metrics.csv to draw")
 
     @property
     def curves(self) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ class PeriodAndAccuracy(KindOptions):
 
     width = "column"
     name: Literal["period_and_accuracy"] = Field(default="period_and_accuracy", init=False)
-    metric: DrawnMetric = Field(default="val_top1", description="column of metrics.csv in the lower panel")
+    metric: DrawnMetric = Field(description="column of metrics.csv in the lower panel")
 
     @property
     def curves(self) -> tuple[str, ...]:

@@ -149,8 +149,7 @@ class ViT(ModelOptions):
 class GPT(ModelOptions):
     """GPT, a Transformer that predicts the next token, in the shape of nanoGPT (Radford et al. 2019).
 
-    Pre-norm, learned positions, exact GELU, output tied to the embedding. The defaults give the 124M model without
-    biases.
+    Pre-norm, learned positions, exact GELU, no biases, output tied to the embedding. The defaults give the 124M model.
     """
 
     task = "language_model"
@@ -162,7 +161,6 @@ class GPT(ModelOptions):
     dim: PositiveInt = Field(
         default=768, description="model dimension; the hidden width of a block's MLP is four times"
     )
-    bias: bool = Field(default=False, description="whether linear layers and layer norms have a bias, as GPT-2's do")
     dropout: Annotated[float, Field(ge=0, lt=1)] = Field(
         default=0.0,
         description="dropout probability on the embeddings, the attention weights and the output of every sublayer",

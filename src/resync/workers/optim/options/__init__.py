@@ -78,17 +78,13 @@ Factor = Annotated[float, Field(ge=0, lt=1)]
 class Muon(DecayOptions):
     """Orthogonalised momentum for the matrices of hidden layers, AdamW for all other parameters (Jordan et al. 2024).
 
-    Other parameters are embeddings, the output layer, convolutions, biases and normalisation.
+    Other parameters are embeddings, the output layer, convolutions, biases and normalisation. Constants and momentum
+    are those of MuLoCo's code.
     """
 
     by_shape: ClassVar[bool] = True
     state_vectors: ClassVar[int] = 2
     name: Literal["muon"] = Field(default="muon", init=False)
-    variant: Literal["muloco", "modded_nanogpt", "torch"] = Field(
-        default="muloco",
-        description="whose constants and form of momentum: those of MuLoCo's code, of the code of modded-nanogpt, or "
-        "of torch.optim.Muon",
-    )
     momentum: Factor = Field(default=0.95, description="momentum of the matrices")
     precision: Literal["float32", "bfloat16"] = Field(
         default="float32",
@@ -97,7 +93,6 @@ class Muon(DecayOptions):
     )
     beta1: Factor = Field(default=0.9, description="decay rate of AdamW's first moment")
     beta2: Factor = Field(default=0.95, description="decay rate of AdamW's second moment")
-    eps: PositiveNumber = Field(default=1e-8, description="number that AdamW adds to the square root of the moment")
     others_lr: PositiveNumber = Field(
         default=1.0, description="learning rate of AdamW, in units of that of the schedule, which the matrices have"
     )

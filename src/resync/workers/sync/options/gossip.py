@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainSerializer, PlainValidator, Strict, TypeAdapter, ValidationError, WithJsonSchema
 
-from resync.base.settings.base import Check, Count, Items, NonNegativeNumber, PositiveInt, Several, checks_failed, wrong
+from resync.base.settings.base import Check, Count, Items, PositiveInt, Several, checks_failed, wrong
 from resync.base.settings.errors import show
 from resync.base.settings.options import TrainingShape
 from resync.base.settings.units import Epoch
@@ -68,7 +68,7 @@ class GossipOptions(SyncOptions):
             yield from in_time_checks(("peers",), self.peers, shape)
 
     def fitted(self, reduced: dict[str, Any], shape: TrainingShape) -> dict[str, Any]:
-        """Fewer peers, with equal weights, where the topology has fewer in a graph of so many workers."""
+        """Fewer peers where the topology has fewer in a graph of so many workers."""
 
         def fewer(number: int) -> int:
             fitting = (each for each in range(number, 1, -1) if not no_graph(self.topology, shape.workers, each))
@@ -76,9 +76,7 @@ class GossipOptions(SyncOptions):
 
         peers = reduced.get("peers", 1)
         fitting = fewer(peers) if isinstance(peers, int) else [[first, fewer(number)] for first, number in peers]
-        if fitting == peers:
-            return {}
-        return {"peers": fitting} | ({"mixing_weights": None} if "mixing_weights" in reduced else {})
+        return {} if fitting == peers else {"peers": fitting}
 
     @property
     def phases(self) -> tuple[tuple[int, int], ...]:
@@ -106,20 +104,6 @@ class PushSumOptions(GossipOptions):
         description="out-peers of a worker per mixing step, or [first epoch, peers] pairs; "
         "0 peers: average over all workers",
     )
-    mixing_weights: Several[NonNegativeNumber] | None = Field(
-        default=None, description="self weight, then the weight of each out-peer, with sum 1; null: equal weights"
-    )
-
-    def checks(self) -> Iterator[Check]:
-        yield from super().checks()
-        if self.mixing_weights is not None and resolve(self.topology).weighted:
-            found = f"{show(self.mixing_weights)} with topology {self.topology}, which has weights of its own"
-            yield wrong("mixing_weights", found, "null")
-
-    @property
-    def traffic(self) -> Traffic:
-        weights = None if self.mixing_weights is None else tuple(self.mixing_weights)
-        return replace(super().traffic, mixing_weights=weights)
 
 
 class DPSGD(GossipOptions):

@@ -17,7 +17,6 @@ from resync.base.settings.units import LOCAL_STEPS, Epoch, InnerLR, LocalSteps
 from resync.workers.formulas.periods import Constant, Period, Phases, rule_of
 from resync.workers.sync.options.all_reduce import AllReduce
 from resync.workers.sync.options.base import EngineNeeds, Look, SyncOptions, Traffic
-from resync.workers.sync.options.gossip import no_graph
 from resync.workers.sync.options.rounds import RoundsOptions
 
 OuterLr = Annotated[PositiveNumber, Field(description="outer learning rate")]
@@ -85,7 +84,7 @@ def bases() -> list[str]:
 class SlowMo(RoundsOptions):
     """Slow momentum on the workers' average around Local SGD, all-reduce, SGP or OSGP (Wang et al. 2020).
 
-    DiLoCo and Lookahead are special cases.
+    Lookahead is a special case.
 
     Sends an all-reduce of the parameters with `average`, and of every moment with buffers="average", at the end of
     every round, beside what `base` sends.
@@ -97,12 +96,6 @@ class SlowMo(RoundsOptions):
     name: Literal["slowmo"] = Field(default="slowmo", init=False)
     alpha: OuterLr = 1.0
     beta: OuterMomentum = 0.5
-    nesterov: bool = Field(default=False, description="Nesterov form of the outer momentum (DiLoCo)")
-    scale_by_lr: bool = Field(
-        default=True,
-        description="divide the change of a round by the learning rate of its last step before it enters the outer "
-        "momentum, and multiply by it after; DiLoCo does not",
-    )
     average: bool = Field(default=True, description="average over the workers before the outer step")
     buffers: Literal["zero", "keep", "average"] = Field(
         default="keep", description="treatment of the inner optimizer's state before every round"
@@ -213,24 +206,6 @@ class SNOO(OuterOptions):
     name: Literal["snoo"] = Field(default="snoo", init=False)
     lr: OuterLr = 0.68
     momentum: OuterMomentum = 0.37
-    at: Literal["end", "start"] = Field(
-        default="end",
-        description="when outer steps are taken: end, after steps H, 2 H, ... and the last step; start, after steps 1, "
-        "H + 1, 2 H + 1, ..., like the record of September 2025 of modded-nanogpt, whose counter starts at 0: the "
-        "steps after the last of these stay without one",
-    )
-
-    def checks(self) -> Iterator[Check]:
-        if self.at == "start" and not isinstance(self.period, Constant):
-            yield wrong("at", f"start with the period rule {rule_of(self.period).rule}", "end, or a constant period")
-
-    @property
-    def interval(self) -> int | None:
-        return self.period.h if self.at == "start" and isinstance(self.period, Constant) else None
-
-    @property
-    def rule(self) -> Period:
-        return Phases(phases=((0, 1), (1, self.interval))) if self.interval else super().rule
 
     def vectors_per_round(self, state_vectors: int) -> int:
         """Nothing: all workers take the same outer step."""
@@ -254,11 +229,6 @@ class PALSGD(OuterOptions):
     )
     strength: NonNegativeNumber = Field(
         default=1.0, description="eta: on average, each step pulls by the fraction eta times the learning rate"
-    )
-    coins: Literal["own", "common"] = Field(
-        default="own",
-        description="who draws whether a step is a pull: own, each worker; common, all together, as in the authors' "
-        "code, where all ranks have the same seed",
     )
     start: Epoch = Field(
         default=0.0, description="epoch of the first local step; before it, gradients are averaged in every step"
@@ -315,7 +285,6 @@ class StreamingDiLoCo(SyncOptions):
     )
     lr: OuterLr = 0.7
     momentum: OuterMomentum = 0.9
-    nesterov: bool = Field(default=True, description="Nesterov's form of the outer momentum; false: heavy ball")
     compression: Compression = None
 
     def checks(self) -> Iterator[Check]:
@@ -349,8 +318,7 @@ class StreamingDiLoCo(SyncOptions):
 class NoLoCo(RoundsOptions):
     """An outer step on the averages of random pairs of workers in place of all (Kolehmainen et al. 2025).
 
-    Sends two vectors of the length of the parameters at the end of every round: to one worker, or to all with the
-    topology `complete`.
+    Sends two vectors of the length of the parameters to one worker at the end of every round.
 
         sync = resync.attach(model, optimizer, resync.NoLoCo(period=10))
     """
@@ -360,22 +328,13 @@ class NoLoCo(RoundsOptions):
     name: Literal["noloco"] = Field(default="noloco", init=False)
     lr: OuterLr = 0.7
     momentum: OuterMomentum = 0.5
-    topology: Literal["random_matching", "ou_equidyn", "hypercube", "base_graph", "complete"] = Field(
-        default="random_matching",
-        description="graph whose mixing steps average instead of pairs drawn at random; complete: over all workers",
-    )
     pull: Annotated[float, Field(ge=0)] = Field(
         default=0.7, description="weight with which a worker's anchor is pulled to the mean of the anchors of its pair"
     )
 
-    def checks_in(self, shape: TrainingShape) -> Iterator[Check]:
-        yield from super().checks_in(shape)
-        if problem := no_graph(self.topology, shape.workers):
-            yield ("topology",), problem
-
     @property
     def traffic(self) -> Traffic:
-        return Traffic(every="round", topology=self.topology)
+        return Traffic(every="round", topology="random_matching")
 
     def vectors_per_round(self, state_vectors: int) -> int:
         """The anchor and the change of the round."""

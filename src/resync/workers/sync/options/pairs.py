@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from resync.workers.formulas.topology import TopologyName
 from resync.workers.sync.options.base import EngineNeeds, Look, SyncOptions, Traffic
 
 
@@ -13,18 +14,16 @@ class ADPSGD(SyncOptions):
     """Asynchronous decentralised parallel SGD, pairs of workers average while others compute (Lian et al. 2018).
 
     Sends the parameters to one worker per step, for which no worker waits. If it is `asynchronous`, no two trainings
-    have the same bits, and `state_dict` is a collective call.
+    have the same bits, and `state_dict` is a collective call. The pairs are those of the bipartite exponential graph,
+    whose odd workers are active (ask) and even ones passive (answer).
 
         sync = resync.attach(model, optimizer, resync.ADPSGD(asynchronous=True))
     """
 
     label = "AD-PSGD"
     look = Look("orange", "X", "short")
+    topology: ClassVar[TopologyName] = "bipartite_exponential"
     name: Literal["adpsgd"] = Field(default="adpsgd", init=False)
-    topology: Literal["bipartite_exponential", "bipartite_linear"] = Field(
-        default="bipartite_exponential",
-        description="graph of the pairs; odd workers are active (ask), even ones passive (answer)",
-    )
     asynchronous: bool = Field(
         default=False,
         description="true: asynchronous in real time, with an averaging thread in each process of one worker; "

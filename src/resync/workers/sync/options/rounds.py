@@ -62,7 +62,6 @@ def QSR(
     h_base: int = 1,
     power: float = 2.0,
     h_warmup: int | None = None,
-    h_max: int | None = None,
     average_state: Sequence[str] = (),
 ) -> LocalSGD:
     """Local SGD / AdamW with the Quadratic Synchronisation Rule (Gu et al. 2024): H grows as the learning rate falls.
@@ -83,10 +82,9 @@ def QSR(
         h_base: smallest number of local steps in a round.
         power: 2 is QSR, 1 the linear rule, 3 the cubic rule.
         h_warmup: H of rounds that start during the warm-up; None: h_base.
-        h_max: largest number of local steps in a round; None: no limit.
         average_state: fields of the optimizer's state to average too, e.g. exp_avg; all others stay with their worker.
     """
-    period = PowerRule(alpha=alpha, power=power, h_base=h_base, h_warmup=h_warmup, h_max=h_max)
+    period = PowerRule(alpha=alpha, power=power, h_base=h_base, h_warmup=h_warmup)
     return LocalSGD(period=period, average_state=average_state)
 
 

@@ -13,7 +13,7 @@ from snakemake.settings.enums import Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from resync.papers.paper import load_suite
-from resync.runs.results.status import Line, progress
+from resync.runs.results.status import StatusLine, progress
 from resync.runs.run import Run
 from resync.tools.progress import Board, Job, View, colored
 from resync.tools.progress.board import place_of
@@ -204,7 +204,7 @@ def test_a_target_that_is_not_made_is_one_line_with_the_most_similar_name(monkey
 def test_the_picture_of_status_has_the_total_first_and_then_what_runs():
     """A terminal cuts off the rest."""
     states = ("finished", "failed", "not run", "running", "finished")
-    lines = [Line((f"series{number}", state), state) for number, state in enumerate(states)]
+    lines = [StatusLine((f"series{number}", state), state) for number, state in enumerate(states)]
     screen = io.StringIO()
     Console(file=screen, width=60).print(colored(("series", "state"), lines, "smoke scale, 5 runs"))
     shown = [line.split() for line in screen.getvalue().splitlines()]

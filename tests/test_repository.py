@@ -78,6 +78,37 @@ def test_wings_import_only_downwards():
     assert upward == []
 
 
+class AtImport(ast.NodeTransformer):
+    """Leaves of a module what runs when it is imported: neither the bodies of functions nor what is for types."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        return None
+
+    def visit_If(self, node: ast.If) -> list[ast.stmt] | ast.If:
+        return node.orelse if ast.unparse(node.test) == "TYPE_CHECKING" else node
+
+
+def test_the_library_reaches_few_files_and_none_of_the_suite():
+    found, left = set(), {"resync.library"}
+    while left:
+        found.add(module := left.pop())
+        file = PACKAGE.parent.joinpath(*module.split(".")).with_suffix(".py")
+        names = set(imports(AtImport().visit(ast.parse(file.read_text()))))
+        left |= (names | {f"{name}.__init__" for name in names}) & imported().keys() - found
+    assert {wing_and_room_of(module)[0] for module in found} == {"library", "workers", "base"}
+    assert len(found) <= 30, sorted(found)
+
+
+def test_few_classes_have_the_name_of_another():
+    """A name stands for one thing; layers of models, and what only its own file sees, may be called alike."""
+    files: dict[str, set[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                files.setdefault(node.name, set()).add(path.relative_to(PACKAGE).as_posix())
+    assert len(twice := {name: sorted(where) for name, where in files.items() if len(where) > 1}) <= 12, twice
+
+
 def test_no_modules_import_each_other():
     """Also not for types only, and not within a room."""
     needs = {module: names & imported().keys() for module, names in imported().items()}

@@ -4,7 +4,7 @@ from math import nan
 
 import pytest
 
-from resync.workers.formulas.rate_search import Event, Fastest, Settled, events, measured_steps
+from resync.workers.formulas.rate_search import Fastest, SearchEvent, Settled, events, measured_steps
 
 
 def test_errors_are_measured_at_634_of_20000_steps():
@@ -16,9 +16,11 @@ def test_errors_are_measured_at_634_of_20000_steps():
 def test_events_come_in_order():
     found = list(events([(1, 4.0), (2, 2.0), (3, 2.5), (5, 2.45), (8, 2.5), (9, 4.1), (10, 0.0)], tolerance=0.1))
     assert found == [
-        Event("value", 1, 4.0), Event("value", 2, 2.0), Event("value", 3, 2.5), Event("rise", 3, 2.5),
-        Event("value", 5, 2.45), Event("value", 8, 2.5), Event("rise", 8, 2.5),
-        Event("plateau", 8, pytest.approx(7.45 / 3)), Event("value", 9, 4.1), Event("diverged", 9, 4.1),
+        SearchEvent(*event) for event in (
+            ("value", 1, 4.0), ("value", 2, 2.0), ("value", 3, 2.5), ("rise", 3, 2.5), ("value", 5, 2.45),
+            ("value", 8, 2.5), ("rise", 8, 2.5), ("plateau", 8, pytest.approx(7.45 / 3)), ("value", 9, 4.1),
+            ("diverged", 9, 4.1),
+        )
     ]  # fmt: skip
     assert [each.kind for each in events([(1, 1.0), (2, nan)], 0.1)] == ["value", "value", "diverged"]
     assert [each.kind for each in events([(1, 1.0)], 0.1)] == ["value", "end"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from resync.papers.paper import load_suite
 from resync.papers.paper.published import LinkName
 from resync.papers.plan import volume
-from resync.papers.plan.calibrate import Calibration, Timing, calibrate
+from resync.papers.plan.calibrate import Calibration, Timed, calibrate
 from resync.papers.plan.forecast import forecast, table
 from resync.papers.plan.network import LINKS, Link, Network
 from resync.papers.plan.rehearsed import Rates, shape_id
@@ -57,7 +57,7 @@ TIMES = st.floats(1, 1e3)
 
 @given(TIMES, TIMES, LOADS, st.floats(1.001, 100))
 def test_two_timings_give_back_what_they_were_made_of(compute, cost, load, factor):
-    made = [Timing(name, load * by, compute + cost * load * by) for name, by in (("h1", factor), ("h", 1.0))]
+    made = [Timed(name, load * by, compute + cost * load * by) for name, by in (("h1", factor), ("h", 1.0))]
     found = calibrate(made)
     scale = compute + cost * load * factor
     assert found.compute == pytest.approx(compute, abs=1e-6 * (scale + 1) / (factor - 1))
@@ -68,7 +68,7 @@ def test_two_timings_give_back_what_they_were_made_of(compute, cost, load, facto
 
 def test_the_most_certain_timings_calibrate_then_the_most_different():
     timings = [
-        Timing("a", 100, 10.0, 3), Timing("b", 50, 6.0, 0), Timing("c", 20, 4.0, 0), Timing("d", 10, 3.0, 0),
+        Timed("a", 100, 10.0, 3), Timed("b", 50, 6.0, 0), Timed("c", 20, 4.0, 0), Timed("d", 10, 3.0, 0),
     ]  # fmt: skip
     found = calibrate(timings)
     assert (found.more.name, found.less.name) == ("b", "d")
@@ -77,9 +77,9 @@ def test_the_most_certain_timings_calibrate_then_the_most_different():
 
 
 def test_rounded_times_bound_what_follows_from_them():
-    found = Calibration(Timing("h1", 100, 26.7, rounding=0.05), Timing("h", 10, 20.2, rounding=0.05))
+    found = Calibration(Timed("h1", 100, 26.7, rounding=0.05), Timed("h", 10, 20.2, rounding=0.05))
     extremes = [
-        Calibration(Timing("h1", 100, 26.7 + a), Timing("h", 10, 20.2 + b))
+        Calibration(Timed("h1", 100, 26.7 + a), Timed("h", 10, 20.2 + b))
         for a in (-0.05, 0.05) for b in (-0.05, 0.05)
     ]  # fmt: skip
     for load in (0, 10, 40, 100, 200):
@@ -93,12 +93,15 @@ def test_rounded_times_bound_what_follows_from_them():
     ("timings", "message"),
     [
         ([], "two known times of runs that communicate differently, found none"),
-        ([Timing("a", 5, 1.0), Timing("b", 5, 2.0)], "found a, b"),
+        ([Timed("a", 5, 1.0), Timed("b", 5, 2.0)], "found a, b"),
         (
-            [Timing("a", 9, 1.0), Timing("b", 5, 2.0)],
+            [Timed("a", 9, 1.0), Timed("b", 5, 2.0)],
             r"a \(1\) and b \(2\): .* communication would take a negative time",
         ),
-        ([Timing("a", 9, 9.0), Timing("b", 5, 1.0)], r"a \(9\) and b \(1\): .* computing would take a negative time"),
+        (
+            [Timed("a", 9, 9.0), Timed("b", 5, 1.0)],
+            r"a \(9\) and b \(1\): .* computing would take a negative time",
+        ),
     ],
 )
 def test_timings_that_say_nothing_are_refused(timings, message):
@@ -274,7 +277,7 @@ def test_the_times_per_iteration_of_slowmo(workers, parameters, parallel, local,
     base, a vocabulary of 32,768) the formula is met to a thousandth.
     """
     pair = [
-        Timing(name, seconds(sync, Machine(ETHERNET, 0.0), parameters, workers), published / 1000)
+        Timed(name, seconds(sync, Machine(ETHERNET, 0.0), parameters, workers), published / 1000)
         for name, sync, published in (("ar", {"name": "allreduce"}, parallel), ("local", every(12), local))
     ]
     found = calibrate(pair)

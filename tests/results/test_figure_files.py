@@ -134,7 +134,7 @@ def test_figures_without_runs_have_their_data_too(papers: Suite, tmp_path: Path)
         rows = list(csv.DictReader(table.open(newline="")))
         published = "published" if item == "averaging_error" else "published, verified"
         assert {row["shows"] for row in rows} >= {"computed", published}
-    panels = slow_sde.Panels({}, slow_sde.Diffusion(0.5, *2 * [np.ones(len(slow_sde.DIFFUSION_PERIODS))]))
+    panels = slow_sde.DriftAndDiffusion({}, slow_sde.Diffusion(0.5, *2 * [np.ones(len(slow_sde.DIFFUSION_PERIODS))]))
     assert [point.x for point in panels.points()] == [None, *slow_sde.DIFFUSION_PERIODS]
 
 

@@ -674,11 +674,11 @@ def test_no_column_may_leave_the_range_of_its_metric(suite: Suite):
         evaluated = {"loss": "2"} if "metrics" in METRICS[name].files else {}
         rows = [{"s": str(22 * place), "v": f"{value:.17g}"} | evaluated for place, value in enumerate(values, 1)]
         cells = [
-            {key: tables.Cell(text, f"log:{place}") for key, text in row.items()}
+            {key: tables.PlacedCell(text, f"log:{place}") for key, text in row.items()}
             for place, row in enumerate([*rows, {"s": "660", "loss": "2"}], 2)
         ]
         try:
-            tables.translate(tables.Table("log:1", ("s", "v", "loss"), cells), mapped, run)
+            tables.translate(tables.PlacedTable("log:1", ("s", "v", "loss"), cells), mapped, run)
         except LogError as error:
             return str(error)
         return ""

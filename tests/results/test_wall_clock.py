@@ -115,13 +115,13 @@ def data(papers: Suite, tmp_path_factory: pytest.TempPathFactory) -> ItemData:
 
 
 @pytest.fixture(scope="module")
-def panels(data: ItemData) -> time_per_iteration.Panels:
+def panels(data: ItemData) -> time_per_iteration.Networks:
     # Not the bound in the abstract: the exact hours.
     published = [value for value in data.published if value.id != "ar_32_hours_abstract"]
     return time_per_iteration.prepare(replace(data, published=published))
 
 
-def test_lines_go_through_what_calibrates_and_predict_the_rest(panels: time_per_iteration.Panels):
+def test_lines_go_through_what_calibrates_and_predict_the_rest(panels: time_per_iteration.Networks):
     ethernet = panels.panels[0]
     curves = ethernet.curves
     points = {(time.algorithm, time.workers): time for time in ethernet.times}
@@ -135,7 +135,7 @@ def test_lines_go_through_what_calibrates_and_predict_the_rest(panels: time_per_
     assert "AR-SGD +0.8 to +1.3 %, D-PSGD -27.7 to -22.7 %, SGP -4.1 to +4.0 %" in panels.note
 
 
-def test_other_panels_are_the_same_model_on_other_networks(panels: time_per_iteration.Panels):
+def test_other_panels_are_the_same_model_on_other_networks(panels: time_per_iteration.Networks):
     assert [panel.title for panel in panels.panels] == [
         "10 Gbit/s Ethernet\nAR: recursive doubling", "10 Gbit/s Ethernet\nAR: ring", "100 Gbit/s InfiniBand\nAR: ring",
     ]  # fmt: skip

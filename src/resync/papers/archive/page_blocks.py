@@ -26,7 +26,17 @@ from resync.papers.audit.verdicts import AGREES, FAILURES, OPEN
 from resync.papers.paper import Suite
 from resync.papers.plan.forecast import Forecast, forecast, nodes_of
 from resync.papers.plan.network import LINKS
-from resync.papers.report.coverage import ABSENT, DECLARED, DRAWN, MEANINGS, SIGNS, AtScale, Row, coverage, of_all
+from resync.papers.report.coverage import (
+    ABSENT,
+    DECLARED,
+    DRAWN,
+    MEANINGS,
+    SIGNS,
+    AtScale,
+    ItemAtScales,
+    coverage,
+    of_all,
+)
 
 _BLOCK = re.compile(
     r"^(<!--results: (?P<name>[a-z]+)(?P<arguments>(?:\s+[\w/]+)*)-->\n).*?^(<!--/results-->)", re.DOTALL | re.MULTILINE
@@ -103,7 +113,7 @@ def items_by_scale(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterato
     signs = ", ".join(f"{SIGNS[state]} {MEANINGS[state]}" for state in (DRAWN, DECLARED, ABSENT))
     yield from (f"{signs}.", "")
 
-    def sign(row: Row, cell: AtScale) -> str:
+    def sign(row: ItemAtScales, cell: AtScale) -> str:
         suffix = ".svg" if suite.papers[row.paper].is_figure(row.item.id) else ".md"
         file = place.figures / cell.scale / row.paper / f"{row.item.id}{suffix}"
         return f"[{SIGNS[DRAWN]}]({relpath(file, folder)})" if cell.state == DRAWN else SIGNS[cell.state]

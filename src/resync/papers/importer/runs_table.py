@@ -7,7 +7,7 @@ from resync.base.files import write_text
 from resync.base.settings.errors import not_among, suggestion
 from resync.papers.importer.log import LogError, Origin, read_bytes, require_possible, to_number
 from resync.papers.importer.published_logs import file_of
-from resync.papers.importer.table import Table, read_csv
+from resync.papers.importer.table import PlacedTable, read_csv
 from resync.papers.paper import Suite
 from resync.papers.paper.logs import LogGroup, LogTable
 
@@ -40,7 +40,7 @@ def import_runs(suite: Suite, table: str, source: Path, results: Path, replace: 
     return file
 
 
-def _values(table: Table, declared: LogTable, group: LogGroup) -> dict[str, float]:
+def _values(table: PlacedTable, declared: LogTable, group: LogGroup) -> dict[str, float]:
     found: dict[str, float] = {}
     for cells in table.rows:
         if cells[declared.group].text != group.name:

@@ -26,7 +26,7 @@ from resync.runs.run import Run
 
 
 @dataclass(frozen=True)
-class Cell:
+class PlacedCell:
     """The text of a cell, empty if the log has no value, and its place (`file:line`)."""
 
     text: str
@@ -34,19 +34,19 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
+class PlacedTable:
     """Rows of cells by column; `place` is that of the header, `jobs` the first row of each later job of the run."""
 
     place: str
     columns: tuple[str, ...]
-    rows: list[dict[str, Cell]]
+    rows: list[dict[str, PlacedCell]]
     jobs: tuple[int, ...] = ()
 
 
-def read_csv(file: Path, skipped: int = 0) -> Table:
+def read_csv(file: Path, skipped: int = 0) -> PlacedTable:
     """A CSV file whose first line, after those skipped, names the columns."""
     reader = csv.reader(read_text(file).split("\n")[skipped:])
-    rows: list[dict[str, Cell]] = []
+    rows: list[dict[str, PlacedCell]] = []
     try:
         header = next(reader, [])
         if repeated := [name for name, count in Counter(header).items() if count > 1]:
@@ -58,15 +58,15 @@ def read_csv(file: Path, skipped: int = 0) -> Table:
             if line and len(line) != len(header):
                 raise LogError(f"{place}: found {len(line)} values, allowed: {len(header)}, as in the header")
             if line:
-                rows.append({name: Cell(text.strip(), place) for name, text in zip(header, line, strict=True)})
+                rows.append({name: PlacedCell(text.strip(), place) for name, text in zip(header, line, strict=True)})
     except csv.Error as error:
         raise LogError(f"{file}:{skipped + reader.line_num}: {error}") from None
     if not rows:
         raise LogError(f"{file}: no rows, allowed: a header and at least one row")
-    return Table(f"{file}:{skipped + 1}", tuple(header), rows)
+    return PlacedTable(f"{file}:{skipped + 1}", tuple(header), rows)
 
 
-def translate(table: Table, mapped: Mapping[str, LogColumn], run: Run) -> ImportedLog:
+def translate(table: PlacedTable, mapped: Mapping[str, LogColumn], run: Run) -> ImportedLog:
     """The rows of a table in our columns and units.
 
     A row that adds values to the one before, of the same step, is a part of it unless the two contradict each other. A
@@ -160,7 +160,7 @@ def _joined(rows: Iterable[tuple[Values, str]]) -> list[tuple[Values, str]]:
     return joined
 
 
-def _refuse_to_lose(table: Table, mapped: Mapping[str, LogColumn], kept: set[str]) -> None:
+def _refuse_to_lose(table: PlacedTable, mapped: Mapping[str, LogColumn], kept: set[str]) -> None:
     """Raise LogError for a mapped column with values that are all in rows of the other kind."""
     needed = {mapped[name].column for name in kept if name in mapped}
     for name, source in mapped.items():
@@ -174,7 +174,7 @@ def _refuse_to_lose(table: Table, mapped: Mapping[str, LogColumn], kept: set[str
             )
 
 
-def _row(cells: Mapping[str, Cell], mapped: Mapping[str, LogColumn], run: Run) -> Values:
+def _row(cells: Mapping[str, PlacedCell], mapped: Mapping[str, LogColumn], run: Run) -> Values:
     """Values of a row in our columns; of step and epoch, a missing one is computed from the other."""
     row: Values = {}
     for name, source in mapped.items():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from resync.papers.importer.log import LogError, Origin, read_bytes, same, to_number
-from resync.papers.importer.table import Cell, Table, read_csv
+from resync.papers.importer.table import PlacedCell, PlacedTable, read_csv
 from resync.runs.metrics.columns import LogColumn
 from resync.runs.results.wandb_log import WandbLogError, read_log
 
@@ -18,7 +18,7 @@ _BOUNDS = ("__MIN", "__MAX")
 TIMEOUT_SECONDS = 60
 
 
-def read_export(files: Sequence[Path], columns: Mapping[str, LogColumn], wandb_run: str | None) -> Table:
+def read_export(files: Sequence[Path], columns: Mapping[str, LogColumn], wandb_run: str | None) -> PlacedTable:
     """The charts of one run, joined on their x axis, which is the first column of each file.
 
     An exported chart has a column `<x>` and, for every run, `<run> - <metric>` with the bounds `... __MIN` and
@@ -27,7 +27,7 @@ def read_export(files: Sequence[Path], columns: Mapping[str, LogColumn], wandb_r
     different values.
     """
     mapped = {source.column for source in columns.values()}
-    joined: dict[float, dict[str, Cell]] = {}
+    joined: dict[float, dict[str, PlacedCell]] = {}
     names: dict[str, None] = {}
     axis = ""
     for file in files:
@@ -44,10 +44,10 @@ def read_export(files: Sequence[Path], columns: Mapping[str, LogColumn], wandb_r
             for name in mapped & own.keys():
                 _refuse_mean(cells, own[name])
     rows = [joined[x] for x in sorted(joined)]
-    return Table(f"{files[0]}:1", (axis, *names), rows)
+    return PlacedTable(f"{files[0]}:1", (axis, *names), rows)
 
 
-def read_server(path: str) -> tuple[Table, list[Origin]]:
+def read_server(path: str) -> tuple[PlacedTable, list[Origin]]:
     """The whole history of a run on a server, one row per call of `wandb.log`. Raises LogError."""
     if not os.environ.get("WANDB_API_KEY"):
         raise LogError(f"{path}: WANDB_API_KEY is not set, allowed: the key of an account that may read the run")
@@ -61,7 +61,7 @@ def read_server(path: str) -> tuple[Table, list[Origin]]:
     return _table(path, rows), [Origin.of(f"wandb run {path}", content.encode())]
 
 
-def read_offline(path: Path) -> tuple[Table, list[Origin]]:
+def read_offline(path: Path) -> tuple[PlacedTable, list[Origin]]:
     """The logs `run-*.wandb` in a run's folder or in a folder `wandb` of one run, oldest first. Raises LogError."""
     logs = [path] if path.is_file() else sorted([*path.glob("run-*.wandb"), *path.glob("*run-*-*/run-*.wandb")])
     origins = [Origin.of(log.name, read_bytes(log)) for log in logs]
@@ -76,7 +76,7 @@ def read_offline(path: Path) -> tuple[Table, list[Origin]]:
     return replace(table, jobs=tuple(accumulate(map(len, jobs[:-1])))), origins
 
 
-def _own_columns(table: Table, wandb_run: str | None) -> dict[str, str]:
+def _own_columns(table: PlacedTable, wandb_run: str | None) -> dict[str, str]:
     columns = [name for name in table.columns[1:] if not name.endswith(_BOUNDS)]
     if wandb_run is None:
         runs = dict.fromkeys(name.split(_SEPARATOR)[0] for name in columns if _SEPARATOR in name)
@@ -90,7 +90,7 @@ def _own_columns(table: Table, wandb_run: str | None) -> dict[str, str]:
     return own
 
 
-def _refuse_mean(cells: Mapping[str, Cell], column: str) -> None:
+def _refuse_mean(cells: Mapping[str, PlacedCell], column: str) -> None:
     """Raise LogError for a point that stands for several values: the page thins out long charts."""
     texts = {name: cells[name].text for name in (column, *(column + bound for bound in _BOUNDS)) if name in cells}
     place = cells[column].place
@@ -100,11 +100,11 @@ def _refuse_mean(cells: Mapping[str, Cell], column: str) -> None:
         raise LogError(f"{place}: column {column!r}: found {found}, allowed: single values, as wandb-api reads them")
 
 
-def _table(path: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+def _table(path: str, rows: Sequence[Mapping[str, Any]]) -> PlacedTable:
     if not rows:
         raise LogError(f"{path}: no rows, allowed: a run that logged something")
     cells = [
-        {name: Cell("" if value is None else str(value), f"{path}, row {number}") for name, value in row.items()}
+        {name: PlacedCell("" if value is None else str(value), f"{path}, row {number}") for name, value in row.items()}
         for number, row in enumerate(rows, start=1)
     ]
-    return Table(path, tuple(dict.fromkeys(name for row in rows for name in row)), cells)
+    return PlacedTable(path, tuple(dict.fromkeys(name for row in rows for name in row)), cells)

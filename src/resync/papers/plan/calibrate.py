@@ -12,7 +12,7 @@ from resync.base.errors import UserError
 
 
 @dataclass(frozen=True)
-class Timing:
+class Timed:
     """A run with a known time.
 
     Attributes:
@@ -37,8 +37,8 @@ class Calibration:
     Raises ValueError for equal loads, and for times that would need a negative cost.
     """
 
-    more: Timing
-    less: Timing
+    more: Timed
+    less: Timed
 
     def __post_init__(self) -> None:
         pair = f"{self.more.name} ({self.more.time:g}) and {self.less.name} ({self.less.time:g})"
@@ -77,7 +77,7 @@ class Calibration:
         return abs(share) * self.more.rounding + abs(1 - share) * self.less.rounding
 
 
-def calibrate(timings: Sequence[Timing]) -> Calibration:
+def calibrate(timings: Sequence[Timed]) -> Calibration:
     """Calibrate on the most certain pair; of equally certain pairs, on that with the largest difference in load.
 
     Raises ValueError if no two timings differ in load, or if the chosen pair contradicts the model.
@@ -89,6 +89,6 @@ def calibrate(timings: Sequence[Timing]) -> Calibration:
     return Calibration(*min(pairs, key=lambda pair: (_certainty(*pair), pair[1].load - pair[0].load)))
 
 
-def _certainty(first: Timing, second: Timing) -> tuple[int, int]:
+def _certainty(first: Timed, second: Timed) -> tuple[int, int]:
     better, worse = sorted((first.certainty, second.certainty))
     return worse, better

@@ -8,7 +8,7 @@ from typing import Any
 from resync.base.errors import UserError
 from resync.base.text_tables import aligned
 from resync.papers.paper.published import CERTAINTY, PublishedValue, most_certain
-from resync.papers.plan.calibrate import Timing, calibrate
+from resync.papers.plan.calibrate import Timed, calibrate
 from resync.papers.plan.cost import FLOAT32_BYTES, Cost
 from resync.papers.plan.network import LINKS, Link, Network
 from resync.papers.plan.rehearsed import Computing, Rates, computing, shape_id
@@ -214,16 +214,14 @@ def fit(
 
     Raises ValueError if there is no such pair.
     """
-    timings: dict[tuple[str, str], list[Timing]] = {}
+    timings: dict[tuple[str, str], list[Timed]] = {}
     for run, count in sorted(runs, key=lambda pair: pair[0].workers):
         value = published_time(run, published)
         if not value or not value.network or any(exchange.to == "peers" for exchange in exchanges(run)):
             continue
         bare = wall_clock(run, Machine(network_of(run).linked_by(LINKS[value.network]), 0.0, delay), count)
         time = seconds_per_step(value, bare.steps) - (bare.compute + bare.waiting) / bare.steps
-        timing = Timing(
-            run.id, bare.communication / bare.steps, time, CERTAINTY.index(certainty(run, value, published))
-        )
+        timing = Timed(run.id, bare.communication / bare.steps, time, CERTAINTY.index(certainty(run, value, published)))
         timings.setdefault((value.network, run.experiment), []).append(timing)
     pairs = [(key, known) for key, known in timings.items() if len({timing.load for timing in known}) > 1]
     if not pairs:

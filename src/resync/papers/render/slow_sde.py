@@ -45,7 +45,7 @@ class Diffusion:
 
 
 @dataclass(frozen=True)
-class Panels:
+class DriftAndDiffusion:
     """Drift by number of workers, and diffusion."""
 
     drift: dict[int, list[Drift]]
@@ -72,12 +72,12 @@ def _simulated(
         yield Point(panel, series, "simulated", axes[0], x, axes[1], y, y - error, y + error, "± 2 standard errors")
 
 
-def prepare(data: ItemData) -> Panels:
+def prepare(data: ItemData) -> DriftAndDiffusion:
     """Simulations and predictions, which are the same at every scale."""
-    return Panels({workers: _drift(workers) for workers in WORKERS}, _diffusion())
+    return DriftAndDiffusion({workers: _drift(workers) for workers in WORKERS}, _diffusion())
 
 
-def draw(panels: Panels, width: float) -> Figure:
+def draw(panels: DriftAndDiffusion, width: float) -> Figure:
     """One drift panel per number of workers, and one diffusion panel."""
     figure, grid = new_panels(width, len(panels.drift) + 1, 2.1)
     *drifts, last = grid.flat

@@ -49,7 +49,7 @@ class Time:
 
 
 @dataclass(frozen=True)
-class Panel:
+class NetworkTimes:
     """The curves and points of one network; a curve has seconds per iteration by number of workers."""
 
     title: str
@@ -58,10 +58,10 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Panels:
+class Networks:
     """All networks, the cost of stragglers on the first one in mean delays, and the note below."""
 
-    panels: list[Panel]
+    panels: list[NetworkTimes]
     waiting: Curves
     note: str
 
@@ -82,7 +82,7 @@ def _computed(panel: str, curves: Curves, y_axis: str) -> Iterator[Point]:
             yield Point(panel, _label_of(algorithm), "computed", "Workers", workers, y_axis, value)
 
 
-def prepare(data: ItemData[declared.TimePerIteration]) -> Panels:
+def prepare(data: ItemData[declared.TimePerIteration]) -> Networks:
     """The model calibrated on the published hours of the first panel's experiment, always at paper scale.
 
     Raises ValueError for an experiment that has no series here, and if no two published times can calibrate the model.
@@ -95,7 +95,7 @@ def prepare(data: ItemData[declared.TimePerIteration]) -> Panels:
     machines = [fitted.machine(networks[0]), *(Machine(network, fitted.compute) for network in networks[1:])]
     late = replace(machines[0], delay=_DELAY * fitted.compute)
     panels = [
-        Panel(
+        NetworkTimes(
             f"{LINKS[panel.network].title}\nAR: {_all_reduce(runs, panel)}",
             _curves(data, runs, machine, lambda clock: clock.per_step),
             [*_published(data, runs), *_measured(data, panel)],
@@ -103,10 +103,10 @@ def prepare(data: ItemData[declared.TimePerIteration]) -> Panels:
         for panel, runs, machine in zip(given, references, machines, strict=True)
     ]
     waiting = _curves(data, references[0], late, lambda clock: clock.waiting / clock.steps / late.delay)
-    return Panels(panels, waiting, _note(data, fitted, zip(references, machines, strict=True)))
+    return Networks(panels, waiting, _note(data, fitted, zip(references, machines, strict=True)))
 
 
-def draw(panels: Panels, width: float) -> Figure:
+def draw(panels: Networks, width: float) -> Figure:
     """One panel per network, with a common time axis, and a panel of waiting times."""
     figure, grid = new_panels(width, len(panels.panels) + 1, 2.1, least=1.5)
     *networks, last = grid.flat
@@ -199,7 +199,7 @@ def _note(
     )
 
 
-def _draw_network(axes: Axes, panel: Panel) -> None:
+def _draw_network(axes: Axes, panel: NetworkTimes) -> None:
     _draw_curves(axes, panel.curves)
     for time in panel.times:
         axes.plot(time.workers, time.seconds, **_marker(style_of_algorithm(time.algorithm), time.status), zorder=4)
@@ -236,7 +236,7 @@ def _marker(style: Style, status: str) -> dict[str, Any]:
     }
 
 
-def _legend(figure: Figure, panels: Panels) -> None:
+def _legend(figure: Figure, panels: Networks) -> None:
     times = [time for panel in panels.panels for time in panel.times]
     handles, labels = [], []
     for algorithm in dict.fromkeys([*panels.waiting, *(time.algorithm for time in times)]):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from resync.papers.paper.published import CERTAINTY, PublishedValue, most_certain
-from resync.papers.plan.calibrate import Calibration, Timing, calibrate
+from resync.papers.plan.calibrate import Calibration, Timed, calibrate
 from resync.papers.plan.forecast import certainty
 from resync.papers.render.columns import MARKS, published_cell, state_marks, state_notes, status_notes
 from resync.papers.render.item import NONE, ItemData, Series
@@ -77,12 +77,12 @@ def _row(data: ItemData, run: Run) -> _Method:
     )
 
 
-def _timings(row: _Method, published: Iterable[PublishedValue]) -> list[Timing]:
+def _timings(row: _Method, published: Iterable[PublishedValue]) -> list[Timed]:
     if row.load is None or row.total is None or row.total.value is None:
         return []
     status = certainty(row.run, row.total, published)
     rounding = 0.5 * 10.0 ** -decimals_of(row.total.value)
-    return [Timing(row.run.id, row.load, row.total.value, CERTAINTY.index(status), rounding)]
+    return [Timed(row.run.id, row.load, row.total.value, CERTAINTY.index(status), rounding)]
 
 
 def _model_cells(row: _Method, model: Calibration) -> tuple[Cell, ...]:

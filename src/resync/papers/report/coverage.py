@@ -29,7 +29,7 @@ class AtScale:
 
 
 @dataclass(frozen=True)
-class Row:
+class ItemAtScales:
     """One figure or table of a paper at every scale."""
 
     paper: str
@@ -67,26 +67,26 @@ class Count:
         return f"{self.drawn} of {self.declared}" if self.declared else "none"
 
 
-def coverage(suite: Suite, figures: Path) -> list[Row]:
+def coverage(suite: Suite, figures: Path) -> list[ItemAtScales]:
     """A row per item of all papers, with a cell per scale."""
     return [
-        Row(paper.id, item, tuple(_cell(paper, item, scale, figures) for scale in suite.scales))
+        ItemAtScales(paper.id, item, tuple(_cell(paper, item, scale, figures) for scale in suite.scales))
         for paper in suite.papers.values()
         for item in paper.items.values()
     ]
 
 
-def by_paper(rows: Iterable[Row]) -> dict[str, tuple[Count, ...]]:
+def by_paper(rows: Iterable[ItemAtScales]) -> dict[str, tuple[Count, ...]]:
     """The counts of each paper at every scale."""
     return {paper: _counts(list(found)) for paper, found in groupby(rows, key=lambda row: row.paper)}
 
 
-def of_all(rows: Iterable[Row]) -> Mapping[str, Count]:
+def of_all(rows: Iterable[ItemAtScales]) -> Mapping[str, Count]:
     """The counts over all papers by scale."""
     return {count.scale: count for count in _counts(list(rows))}
 
 
-def _counts(rows: list[Row]) -> tuple[Count, ...]:
+def _counts(rows: list[ItemAtScales]) -> tuple[Count, ...]:
     columns = zip(*(row.cells for row in rows), strict=True)
     return tuple(Count(cells[0].scale, tuple(cell.state for cell in cells)) for cells in columns)
 

@@ -13,7 +13,7 @@ from resync.papers.audit.rows import CLAIMS
 from resync.papers.paper.paper import Item, Paper
 from resync.papers.render.style import PNG_DPI
 from resync.papers.report.content import Content
-from resync.papers.report.coverage import ABSENT, Row
+from resync.papers.report.coverage import ABSENT, ItemAtScales
 from resync.papers.report.curves import item_chart, lines, script
 from resync.papers.report.points import panels
 from resync.papers.report.writer import Writer
@@ -25,7 +25,7 @@ _PIXELS_PER_INCH = 100
 """The width at which the smallest letters of a figure are 9 pixels high."""
 
 
-def item_entry(content: Content, paper: Paper, row: Row, writer: Writer) -> dict[str, Any]:
+def item_entry(content: Content, paper: Paper, row: ItemAtScales, writer: Writer) -> dict[str, Any]:
     """What the template shows of an item; its files are copied into the site."""
     item = row.item
     cell = next(cell for cell in row.cells if cell.scale == content.scale)

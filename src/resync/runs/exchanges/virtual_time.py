@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from resync.base.errors import UserError
 from resync.runs.run import Run
 from resync.workers.formulas.clock import VirtualClock
-from resync.workers.formulas.phases import Phases
+from resync.workers.formulas.phases import Timetable
 
 
 class Stretch(NamedTuple):
@@ -55,7 +55,7 @@ def _idle(clock: VirtualClock, worker: int, start: float, end: float) -> Iterato
         yield Stretch(worker, "waits", start, end)
 
 
-def timetable(run: Run) -> Phases:
+def timetable(run: Run) -> Timetable:
     """The phases of a run. Raises ValueError for one without a virtual clock."""
     from numpy.random import RandomState  # only here: the import is slow
 

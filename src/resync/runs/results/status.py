@@ -64,7 +64,7 @@ class Progress:
         return self.run.rpartition("/")[0]
 
 
-class Line(NamedTuple):
+class StatusLine(NamedTuple):
     """A line of the table: its cells, and the state that it is about."""
 
     cells: tuple[str, ...]
@@ -112,18 +112,18 @@ def heading(by: Literal["run", "series"]) -> tuple[str, ...]:
     return by, "state", "step", "epoch", "left", "last value", ""
 
 
-def lines_of(listed: Iterable[Progress], by: Literal["run", "series"]) -> list[Line]:
+def lines_of(listed: Iterable[Progress], by: Literal["run", "series"]) -> list[StatusLine]:
     """A line for each run, or for each series with its seeds counted by state."""
     runs = list(listed)
     if by == "run":
-        return [Line((each.run, each.status, *_place(each), each.reason), each.status) for each in runs]
+        return [StatusLine((each.run, each.status, *_place(each), each.reason), each.status) for each in runs]
     series: dict[str, list[Progress]] = {}
     for each in runs:
         series.setdefault(each.series, []).append(each)
     return [_line_of_series(name, seeds) for name, seeds in series.items()]
 
 
-def _line_of_series(name: str, seeds: Sequence[Progress]) -> Line:
+def _line_of_series(name: str, seeds: Sequence[Progress]) -> StatusLine:
     """The seeds of a series by state; the other cells are those of the most urgent one, or a mean if all finished."""
     states = [each.status for each in seeds]
     status = min(states, key=_URGENCY.index)
@@ -134,7 +134,7 @@ def _line_of_series(name: str, seeds: Sequence[Progress]) -> Line:
         place = (f"{first.step}/{first.steps}", f"{first.epoch:.1f}", "", _shown(first.metric, mean))
     else:
         place = _place(first)
-    return Line((name, tallied(Counter(states)), *place, first.reason), status)
+    return StatusLine((name, tallied(Counter(states)), *place, first.reason), status)
 
 
 def _place(each: Progress) -> tuple[str, str, str, str]:

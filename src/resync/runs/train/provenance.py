@@ -61,7 +61,7 @@ def _processor() -> str:
 PROCESSOR = _processor()
 
 
-class Job:
+class TrainingJob:
     """A job that has trained a run, or a part of it, on a device."""
 
     def __init__(self, device: str | torch.device = "cpu") -> None:

@@ -85,7 +85,7 @@ def _only_job(run: Run, out: Path) -> Iterator[None]:
 def _train_and_publish(
     run: Run, out: Path, place: tuple[torch.device, int, int, timedelta], interruption: Interruption, watchdog: Watchdog
 ) -> bool:
-    job = provenance.Job(place[0])
+    job = provenance.TrainingJob(place[0])
     session = build(run, out, *place)
     session.job = job
     if session.log:

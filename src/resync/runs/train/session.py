@@ -12,7 +12,7 @@ from resync.runs.train.log import RunLog
 from resync.runs.train.losses import Losses
 from resync.runs.train.objective import Objective
 from resync.runs.train.plateau import ValidationWatch
-from resync.runs.train.provenance import Job
+from resync.runs.train.provenance import TrainingJob
 from resync.runs.train.swa import IterateAverage
 from resync.tasks.data import Dataset
 from resync.tasks.data.sampling import Sampler
@@ -50,7 +50,7 @@ class Session:
     log: RunLog | None
     resumed_from: list[int] = field(default_factory=list)
     earlier_jobs: list[dict[str, Any]] = field(default_factory=list)
-    job: Job = field(default_factory=Job)
+    job: TrainingJob = field(default_factory=TrainingJob)
     swa: IterateAverage | None = None
 
     @property

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from resync.runs.results.state import Status
-from resync.runs.results.status import Line
+from resync.runs.results.status import StatusLine
 from resync.tools.progress.board import Board, cells_of
 
 PICTURE_SECONDS = 0.5
@@ -85,7 +85,7 @@ class View:
         return Group(head, lines, *more)
 
 
-def colored(heading: Sequence[str], lines: Sequence[Line], total: str) -> RenderableType:
+def colored(heading: Sequence[str], lines: Sequence[StatusLine], total: str) -> RenderableType:
     """What fits a terminal: the total, then lines of what runs or needs somebody, and a count of what has finished."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for name in heading:

@@ -32,7 +32,7 @@ class Event(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Phases:
+class Timetable:
     """The events of a training with a server (Liu et al. 2024, and their notebook).
 
     A worker that starts takes the stream on which the fewest phases have begun. The first that ends its phase opens a

@@ -17,7 +17,7 @@ Trial = Callable[[float], Iterable[tuple[int, float]]]
 """A training at a learning rate: (step, error) at `measured_steps`, computed as they are asked for."""
 
 
-class Event(NamedTuple):
+class SearchEvent(NamedTuple):
     """What happens at a test point, with an error, or the mean of the last three of a plateau."""
 
     kind: Literal["value", "diverged", "rise", "plateau", "end"]
@@ -31,24 +31,24 @@ def measured_steps(most_steps: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(round(2 ** (log2(most_steps) * k / 999)) for k in range(1000)))
 
 
-def events(errors: Iterable[tuple[int, float]], tolerance: float) -> Iterator[Event]:
+def events(errors: Iterable[tuple[int, float]], tolerance: float) -> Iterator[SearchEvent]:
     """The events of a training, with a plateau where three errors differ from their mean by less than `tolerance`."""
     first: float | None = None
     last: list[float] = []
     step = 0
     for step, error in errors:
-        yield Event("value", step, error)
+        yield SearchEvent("value", step, error)
         first = error if first is None else first
         if isnan(error) or error > first:
-            yield Event("diverged", step, error)
+            yield SearchEvent("diverged", step, error)
             return
         if last and error > last[-1]:
-            yield Event("rise", step, error)
+            yield SearchEvent("rise", step, error)
         last = [*last[-2:], error]
         mean = sum(last) / 3
         if len(last) == 3 and all(abs(each - mean) < tolerance for each in last):
-            yield Event("plateau", step, mean)
-    yield Event("end", step, last[-1])
+            yield SearchEvent("plateau", step, mean)
+    yield SearchEvent("end", step, last[-1])
 
 
 class Search:
@@ -89,11 +89,11 @@ class Search:
     def _choose(self) -> None:
         raise NotImplementedError
 
-    def _decides(self, event: Event) -> bool:
+    def _decides(self, event: SearchEvent) -> bool:
         """Whether the event ends its training, after which the bounds are others."""
         raise NotImplementedError
 
-    def _is_too_large(self, event: Event) -> bool:
+    def _is_too_large(self, event: SearchEvent) -> bool:
         return event.kind == "diverged" or (event.kind == "rise" and event.error > TARGET)
 
     def _below(self) -> None:
@@ -102,10 +102,10 @@ class Search:
     def _above(self) -> None:
         self.low = min(self.rate, self.high)
 
-    def _is_late(self, event: Event) -> bool:
+    def _is_late(self, event: SearchEvent) -> bool:
         return self.steps is not None and event.kind == "value" and event.step > 10 * self.steps
 
-    def _improves(self, event: Event) -> bool:
+    def _improves(self, event: SearchEvent) -> bool:
         return self.steps is None or event.step < self.steps
 
 
@@ -119,7 +119,7 @@ class Fastest(Search):
         if self.low is not None:
             self.rate = (self.low + self.high) / 2
 
-    def _decides(self, event: Event) -> bool:
+    def _decides(self, event: SearchEvent) -> bool:
         if self._is_too_large(event):
             self._below()
             self.rate /= 2
@@ -149,7 +149,7 @@ class Settled(Search):
     def _choose(self) -> None:
         self.rate = self.high / 2 if self.low is None else (self.low + self.high) / 2
 
-    def _decides(self, event: Event) -> bool:
+    def _decides(self, event: SearchEvent) -> bool:
         if self._is_too_large(event):
             self._below()
         elif event.kind == "plateau":

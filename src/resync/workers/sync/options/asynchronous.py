@@ -12,7 +12,7 @@ from resync.base.settings.base import Check, NonNegativeNumber, PositiveNumber, 
 from resync.base.settings.units import LocalSteps
 from resync.workers.formulas.clock import VirtualClock
 from resync.workers.formulas.periods import Constant, Period
-from resync.workers.formulas.phases import Phases
+from resync.workers.formulas.phases import Timetable
 from resync.workers.sync.options.base import EngineNeeds, Look, SyncOptions, Traffic
 from resync.workers.sync.options.outer import OuterLr, OuterMomentum
 
@@ -66,7 +66,7 @@ class AsyncLocalSGD(SyncOptions):
             if getattr(self, name) is not None:
                 yield wrong(name, f"{getattr(self, name):g} with server {self.server}", "null")
 
-    def timetable(self, workers: int, clock: VirtualClock, seed: int, choices: Callable[[], Any] | None) -> Phases:
+    def timetable(self, workers: int, clock: VirtualClock, seed: int, choices: Callable[[], Any] | None) -> Timetable:
         from resync.base.streams import stream  # only here: it imports numpy
 
         choose = (choices or partial(stream, seed, "choice of data streams"))().choice
@@ -74,7 +74,7 @@ class AsyncLocalSGD(SyncOptions):
         messages = clock.average(workers) if mean else 2 * (clock.message_seconds or 0.0)
         paces = [clock.pace(worker) for worker in range(workers)]
         steps = [max(int(self.h * min(paces) / pace), self.least_steps or self.h) for pace in paces]
-        return Phases(
+        return Timetable(
             steps, lambda *part: clock.seconds(seed, *part) + messages, choose,
             None if mean else self.max_wait or 0.0, clock.back,
         )  # fmt: skip

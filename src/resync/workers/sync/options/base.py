@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from resync.base.settings.options import Options
 from resync.workers.formulas.clock import VirtualClock
 from resync.workers.formulas.periods import Constant, Period
-from resync.workers.formulas.phases import Phases
 from resync.workers.formulas.topology import TopologyName
+
+if TYPE_CHECKING:
+    from resync.workers.formulas.phases import Timetable
 
 
 class Look(NamedTuple):
@@ -150,7 +152,7 @@ class SyncOptions(Options):
 
     def timetable(
         self, workers: int, clock: VirtualClock, seed: int, choices: Callable[[], Any] | None
-    ) -> Phases | None:
+    ) -> Timetable | None:
         """When its workers' phases start and end; None for an algorithm that has none.
 
         `choices` gives a new generator, with which a worker chooses its data stream; None: from the seed's stream.

@@ -10,6 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from resync.runs.metrics.registry import METRICS, STATISTICS, swa_metric, worker_metric
 from resync.runs.train.language_model import estimated_loss
+from resync.runs.train.objective import Sums
 from resync.runs.train.session import Session
 from resync.runs.train.sharpness import sharpness
 
@@ -48,10 +49,7 @@ def consensus(session: Session, parameters: Tensor | None = None) -> Iterator[nn
 def score(session: Session, model: nn.Module) -> dict[str, float]:
     """Validation metrics of `model` over the samples of all processes, and what else is measured of it."""
     run, transport, objective = session.run, session.transport, session.objective
-    place = session.data, transport.rank, transport.world_size
-    [validation] = objective.sums([model], *place)
-    sums = torch.cat([validation, objective.test_sums(model, *place).to(validation)])
-    metrics = objective.metrics(transport.sum_(sums))
+    metrics = objective.metrics(_summed(session, model, test=True))
     if batches := run.evaluation.sharpness_batches:
         with torch.enable_grad():
             metrics["sharpness"] = sharpness(
@@ -63,6 +61,17 @@ def score(session: Session, model: nn.Module) -> dict[str, float]:
             model, objective, session.data, transport, run.seed, session.sync.steps, batches, run.local_batch_size
         )
     return metrics
+
+
+def _summed(session: Session, model: nn.Module, test: bool) -> Sums:
+    """The sums of a model over the samples of all processes, each [s], after one exchange; with those of the test."""
+    place = session.data, session.transport.rank, session.transport.world_size
+    sums = dict(session.objective.sums([model], *place))
+    if test:
+        sums |= session.objective.test_sums(model, *place)
+    device = sums["samples"].device
+    totals = session.transport.sum_(torch.cat([each.to(device) for each in sums.values()]))
+    return dict(zip(sums, totals.split([len(each) for each in sums.values()]), strict=True))
 
 
 def distance(session: Session) -> dict[str, float]:
@@ -88,7 +97,8 @@ def score_workers(session: Session) -> dict[str, float]:
         sums = session.objective.sums(models, session.data, rank=0, world_size=1)
         for model in models:
             model.train()
-    scores = [session.objective.metrics(row) for row in session.transport.gather(sums)]
+    of_workers = session.transport.gather(torch.stack(list(sums.values()), 1))
+    scores = [session.objective.metrics(dict(zip(sums, row, strict=True))) for row in of_workers]
     found: dict[str, float] = {}
     for name in scores[0]:
         values = torch.tensor([score[name] for score in scores], dtype=torch.float64)
@@ -102,7 +112,7 @@ def score_swa(session: Session, metrics: Iterable[str]) -> dict[str, float]:
 
     They are NaN before the first of these models, since a table has the same columns in all rows.
     """
-    swa, transport = session.swa, session.transport
+    swa = session.swa
     names = [name for name in metrics if swa_metric(name) in METRICS]
     if swa is None:
         return {}
@@ -111,8 +121,7 @@ def score_swa(session: Session, metrics: Iterable[str]) -> dict[str, float]:
     with session.sync.consensus():
         mean = swa.add(session.workers.rows[0])
     with consensus(session, mean) as model:
-        [sums] = session.objective.sums([model], session.data, transport.rank, transport.world_size)
-    found = session.objective.metrics(transport.sum_(sums))
+        found = session.objective.metrics(_summed(session, model, test=False))
     return {swa_metric(name): found[name] for name in names}
 
 

@@ -1,9 +1,9 @@
 """Training loss and metrics of a language model of characters, and what it writes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import log
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -11,14 +11,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from resync.base.streams import stream
-from resync.runs.train.objective import Objective
-from resync.tasks.data.characters import Characters
+from resync.runs.train.objective import Objective, Sums
 from resync.workers.engine.transport import Transport
+
+
+def _total_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum").double()
 
 
 @dataclass(frozen=True)
 class LanguageModel(Objective):
-    """Cross entropy per character."""
+    """Cross entropy per character; in validation without smoothing, and in bits too."""
+
+    summed: ClassVar[Mapping[str, Callable[[Tensor, Tensor], Tensor]]] = {"val_loss": _total_loss}
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         """Mean loss over all places of a batch of windows: inputs and targets [b, T]."""
@@ -31,19 +36,13 @@ class LanguageModel(Objective):
         losses = F.cross_entropy(logits, labels, label_smoothing=self.label_smoothing, reduction="none")
         return losses.view(len(targets), -1).mean(1)
 
-    def sums(self, models: Sequence[nn.Module], data: Characters, rank: int, world_size: int) -> Tensor:
-        """Sum of the losses (without smoothing) and number of characters, [n, 2]."""
-        sums = next(models[0].parameters()).new_zeros(len(models), 2, dtype=torch.float64)
-        for inputs, targets in data.validation(rank, world_size):
-            for index, model in enumerate(models):
-                sums[index, 0] += _total_loss(self.logits(model, inputs), targets)
-            sums[:, 1] += targets.numel()
-        return sums
+    def samples(self, targets: Tensor) -> int:
+        """The number of characters."""
+        return targets.numel()
 
-    def metrics(self, sums: Tensor) -> dict[str, float]:
-        loss, characters = sums.tolist()
-        mean = loss / characters
-        return {"val_loss": mean, "val_bits_per_character": mean / log(2)}
+    def metrics(self, sums: Sums) -> dict[str, float]:
+        found = super().metrics(sums)
+        return found | {"val_bits_per_character": found["val_loss"] / log(2)}
 
 
 def estimated_loss(
@@ -72,7 +71,3 @@ def sample(model: nn.Module, objective: Objective, data: Any, seed: int, length:
         probabilities = objective.logits(model, window)[0, -1].double().softmax(0).cumsum(0).cpu().numpy()
         ids.append(int(np.searchsorted(probabilities[:-1], draw, side="right")))
     return "".join(data.alphabet[index] for index in ids[1:])
-
-
-def _total_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum").double()

@@ -1,7 +1,7 @@
 """Training losses and metrics."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from resync.tasks.data import Dataset
+Sums = Mapping[str, Tensor]
+"""Named sums over samples, in float64: `samples`, what they are divided by, and the sum of each metric."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class Objective(ABC):
     half: torch.dtype | None = None
     training_metrics: ClassVar[tuple[str, ...]] = ()
     """The names of what `training_loss` returns beside the loss."""
+    summed: ClassVar[Mapping[str, Callable[[Tensor, Any], Tensor]]] = {}
+    """What validation metrics are means of: the sum over the samples of a batch, from logits and targets."""
 
     @property
     def signatures(self) -> dict[str, str]:
@@ -43,27 +46,41 @@ class Objective(ABC):
         with torch.autocast(device.type, self.half):
             return model(inputs).float()
 
-    @abstractmethod
-    def sums(self, models: Sequence[nn.Module], data: Any, rank: int, world_size: int) -> Tensor:
-        """Sums over one process's validation samples, a row for each of n models: float64 [n, s].
+    def samples(self, targets: Any) -> Tensor | int:
+        """By what the sums of a batch are divided: its number of targets."""
+        return len(targets)
 
-        The samples are read once for all models. Metrics follow from the sum of a row over all processes.
-        """
+    def sums(self, models: Sequence[nn.Module], data: Any, rank: int, world_size: int) -> Sums:
+        """Sums over a process's validation samples, each [n] of n models; the samples are read once for all of them."""
+        zeros = next(models[0].parameters()).new_zeros(len(models), dtype=torch.float64)
+        totals = {name: zeros.clone() for name in (*self.summed, "samples")}
+        for inputs, targets in data.validation(rank, world_size):
+            for index, model in enumerate(models):
+                logits = self.logits(model, inputs)
+                for name, of_batch in self.summed.items():
+                    totals[name][index] += of_batch(logits, targets)
+            totals["samples"] += self.samples(targets)
+        return totals
 
-    def test_sums(self, model: nn.Module, data: Any, rank: int, world_size: int) -> Tensor:
-        """Sums over one process's test samples, float64, which follow those of validation; empty without a test."""
-        return torch.empty(0, dtype=torch.float64)
+    def test_sums(self, model: nn.Module, data: Any, rank: int, world_size: int) -> Sums:
+        """Sums over one process's test samples by metric, each [s]; none without a test."""
+        return {}
 
-    @abstractmethod
-    def metrics(self, sums: Tensor) -> dict[str, float]:
+    def metrics(self, sums: Sums) -> dict[str, float]:
         """The metrics from the sums over all processes, by their names in `resync.runs.metrics.registry`."""
+        return {name: (sums[name] / sums["samples"]).item() for name in sums if name != "samples"}
 
 
 @dataclass(frozen=True)
 class Classification(Objective):
-    """Cross entropy, top-1 and top-5 accuracy."""
+    """Cross entropy, top-1 and top-5 accuracy; the validation loss is without smoothing."""
 
     training_metrics = "train_top1", "train_top5"
+    summed: ClassVar[Mapping[str, Callable[[Tensor, Tensor], Tensor]]] = {
+        "val_loss": lambda logits, targets: F.cross_entropy(logits, targets, reduction="sum"),
+        "val_top1": lambda logits, targets: 100 * _found(logits, targets)[:, 0].sum(),
+        "val_top5": lambda logits, targets: 100 * _found(logits, targets).sum(),
+    }
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         """Mean training loss of a batch: inputs [b, ...], targets [b], or probabilities [b, classes]."""
@@ -81,22 +98,6 @@ class Classification(Objective):
         logits, targets = logits.flatten(0, 1), targets.flatten(0, 1)
         losses = F.cross_entropy(logits, targets, label_smoothing=self.label_smoothing, reduction="none")
         return losses.view(workers, samples).mean(1), _accuracies(logits, targets, workers)
-
-    def sums(self, models: Sequence[nn.Module], data: Dataset, rank: int, world_size: int) -> Tensor:
-        """Sum of the losses (without smoothing), labels found first and among five, samples, [n, 4]."""
-        total = next(models[0].parameters()).new_zeros(len(models), 4, dtype=torch.float64)
-        for inputs, targets in data.validation(rank, world_size):
-            for index, model in enumerate(models):
-                logits = self.logits(model, inputs)
-                found = _found(logits, targets).sum(0, dtype=total.dtype)
-                loss = F.cross_entropy(logits, targets, reduction="sum").to(total)
-                total[index] += torch.stack([loss, found[0], found.sum(), total.new_tensor(len(targets))])
-        return total
-
-    def metrics(self, sums: Tensor) -> dict[str, float]:
-        """Validation loss (nats), top-1 and top-5 accuracy (percent)."""
-        loss, first, five, samples = sums.tolist()
-        return {"val_loss": loss / samples, "val_top1": 100 * first / samples, "val_top5": 100 * five / samples}
 
     def _cross_entropy(self, logits: Tensor, targets: Tensor) -> Tensor:
         return F.cross_entropy(logits, targets, label_smoothing=self.label_smoothing)

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from resync.runs.train.objective import Objective
+from resync.runs.train.objective import Objective, Sums
 from resync.tasks.data.quadratics import QuadraticData
 
 
@@ -22,13 +21,13 @@ class QuadraticValue(Objective):
         """Half of the value of a worker's function: matrices [1, 10, 10], targets [1, 10]."""
         return (model(inputs) - targets).square().sum() / 2
 
-    def sums(self, models: Sequence[nn.Module], data: QuadraticData, rank: int, world_size: int) -> Tensor:
-        """The value and its distance from the smallest one, [n, 2], on the first process; zeros on the others."""
+    def sums(self, models: Sequence[nn.Module], data: QuadraticData, rank: int, world_size: int) -> Sums:
+        """The value and its distance from the smallest one, [n] of n points, on the first process; zeros on others."""
         functions = data.functions(self.num_workers, self.seed)
         points = [next(model.parameters()).detach() for model in models]
-        found = torch.tensor([[functions.value(x), functions.error(x)] for x in points], dtype=torch.float64)
-        return found if rank == 0 else torch.zeros_like(found)
-
-    def metrics(self, sums: Tensor) -> dict[str, Any]:
-        value, error = sums.tolist()
-        return {"val_loss": value, "suboptimality": error}
+        values = {
+            "val_loss": [functions.value(x) for x in points],
+            "suboptimality": [functions.error(x) for x in points],
+            "samples": [1.0 for _ in points],
+        }
+        return {name: torch.tensor(each, dtype=torch.float64) * (rank == 0) for name, each in values.items()}

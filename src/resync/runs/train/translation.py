@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp, inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from resync.runs.metrics.evaluation import BeamSearch
-from resync.runs.train.objective import Objective
+from resync.runs.train.objective import Objective, Sums
 from resync.tasks.data.text import Inputs, ParallelText, TokenTargets
 from resync.tasks.models.beam_search import translate
 from resync.tasks.models.transformer import TransformerModel
@@ -39,6 +39,11 @@ class Translation(Objective):
     """
 
     training_metrics = ("train_nll",)
+    summed: ClassVar[Mapping[str, Callable[[Tensor, Tensor], Tensor]]] = {
+        "val_loss": lambda logits, targets: F.cross_entropy(
+            logits.flatten(0, 1), targets.flatten(), ignore_index=PAD, reduction="sum"
+        )
+    }
     over_all_workers: bool = False
     beam_search: BeamSearch | None = None
     language: str = "de"
@@ -68,30 +73,30 @@ class Translation(Objective):
         )
         return total / (targets.tokens_of_all if self.over_all_workers else targets.tokens)
 
-    def sums(self, models: Sequence[nn.Module], data: ParallelText, rank: int, world_size: int) -> Tensor:
-        """Sum of the losses (without smoothing) and number of tokens, [n, 2]."""
-        sums = next(models[0].parameters()).new_zeros(len(models), 2, dtype=torch.float64)
-        for inputs, targets in data.validation(rank, world_size):
-            tokens = (targets != PAD).sum().to(sums)
-            for index, model in enumerate(models):
-                logits = self.logits(model, inputs).flatten(0, 1)
-                loss = F.cross_entropy(logits, targets.flatten(), ignore_index=PAD, reduction="sum")
-                sums[index] += torch.stack([loss.to(sums), tokens])
-        return sums
+    def samples(self, targets: Tensor) -> Tensor:
+        """The number of tokens."""
+        return (targets != PAD).sum()
 
-    def test_sums(self, model: nn.Module, data: ParallelText, rank: int, world_size: int) -> Tensor:
-        """The BLEU statistics with `beam_search`: matching and total n-grams for n = 1 to 4, tokens of both sides."""
-        return torch.tensor(self._bleu_statistics(model, data, rank, world_size), dtype=torch.float64)
+    def test_sums(self, model: nn.Module, data: ParallelText, rank: int, world_size: int) -> Sums:
+        """For each form of BLEU, with `beam_search`, its statistics of this process's test sentences, [10]."""
+        if not self.beam_search:
+            return {}
+        translations: list[str] = []
+        references: list[str] = []
+        for sources, humans in data.test(rank, world_size):
+            translations += [data.decode(ids) for ids in self._translate(model, sources)]
+            references += humans
+        return {
+            name: torch.tensor(form.statistics(translations, references), dtype=torch.float64)
+            for name, form in self._bleu.items()
+        }
 
-    def metrics(self, sums: Tensor) -> dict[str, float]:
+    def metrics(self, sums: Sums) -> dict[str, float]:
         """Validation loss (nats per token), perplexity, and the forms of BLEU (0 to 100) if their sums are given."""
-        loss, tokens = sums[:2].tolist()
-        mean = loss / tokens
-        result = {"val_loss": mean, "val_perplexity": exp(mean) if mean < LARGEST_EXPONENT else inf}
-        if len(sums) > 2:
-            statistics = sums[2:].long().view(len(self._bleu), -1).tolist()
-            result |= {name: form.score(row) for (name, form), row in zip(self._bleu.items(), statistics, strict=True)}
-        return result
+        bleu = {name: form.score(sums[name].long().tolist()) for name, form in self._bleu.items() if name in sums}
+        found = super().metrics({name: total for name, total in sums.items() if name not in bleu})
+        mean = found["val_loss"]
+        return found | {"val_perplexity": exp(mean) if mean < LARGEST_EXPONENT else inf} | bleu
 
     @cached_property
     def _bleu(self) -> dict[str, Bleu]:
@@ -101,17 +106,6 @@ class Translation(Objective):
         from resync.runs.train.bleu import forms
 
         return forms(self.language)
-
-    def _bleu_statistics(self, model: nn.Module, data: ParallelText, rank: int, world_size: int) -> list[int]:
-        """The statistics of this process's test sentences for each form of BLEU, one after the other."""
-        if not self.beam_search:
-            return []
-        translations: list[str] = []
-        references: list[str] = []
-        for sources, humans in data.test(rank, world_size):
-            translations += [data.decode(ids) for ids in self._translate(model, sources)]
-            references += humans
-        return [count for form in self._bleu.values() for count in form.statistics(translations, references)]
 
     def _translate(self, model: nn.Module, sources: Tensor) -> list[list[int]]:
         assert self.beam_search

@@ -16,7 +16,7 @@ import torch
 from launched import code_of, forked
 from quadratic import Problem
 
-from resync.papers.plan import virtual_time
+from resync.runs.exchanges import virtual_time
 from resync.runs.exchanges.virtual_time import stretches, virtual_seconds
 from resync.runs.run import Run
 from resync.runs.train.build import build

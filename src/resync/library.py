@@ -47,10 +47,9 @@ from resync.workers.engine.transport import Transport
 from resync.workers.engine.workers import alike, trainable
 from resync.workers.formulas.periods import Constant, Period
 from resync.workers.sync import build
-from resync.workers.sync.algorithm import Training
+from resync.workers.sync.algorithm import Rounds, Training
 from resync.workers.sync.options.base import SyncOptions
 from resync.workers.sync.outer import keep_on_cpu
-from resync.workers.sync.rounds import Rounds
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh

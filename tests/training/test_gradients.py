@@ -15,8 +15,7 @@ from resync.runs.train.loop import train_step, train_to_end
 from resync.runs.train.losses import Diverged
 from resync.runs.train.objective import Classification
 from resync.workers import optim
-from resync.workers.engine.engine import Engine
-from resync.workers.engine.loss_scale import LossScales
+from resync.workers.engine.engine import Engine, LossScales
 from resync.workers.engine.settings import LossScale
 from resync.workers.engine.workers import Workers
 

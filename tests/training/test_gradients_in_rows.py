@@ -6,7 +6,7 @@ from torch import nn
 
 from resync.workers.engine.clocks import Clocks
 from resync.workers.engine.ddp import Ddp
-from resync.workers.engine.gradients import Gradients
+from resync.workers.engine.engine import Gradients
 from resync.workers.engine.transport import Transport
 from resync.workers.engine.workers import Workers
 

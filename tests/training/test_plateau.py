@@ -10,7 +10,7 @@ from runs import make_session, trained, trained_until
 
 from resync.runs.metrics.evaluation import EarlyStopping, Plateau
 from resync.runs.train.loop import train_to_end
-from resync.runs.train.plateau import ValidationWatch
+from resync.runs.train.losses import ValidationWatch
 from resync.runs.train.saving import resume
 
 # So small a learning rate improves nothing by 1e-4, and nothing does by 100 nats: the first evaluation stays the best.

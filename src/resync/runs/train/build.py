@@ -16,10 +16,9 @@ from resync.runs.train.checkpoint import FORMAT, Checkpoints
 from resync.runs.train.label_noise import LabelNoise
 from resync.runs.train.language_model import LanguageModel
 from resync.runs.train.log import RunLog
-from resync.runs.train.losses import Losses
+from resync.runs.train.losses import Losses, ValidationWatch
 from resync.runs.train.mixup import Mixup
 from resync.runs.train.objective import Classification, Objective
-from resync.runs.train.plateau import ValidationWatch
 from resync.runs.train.quadratics import QuadraticValue
 from resync.runs.train.session import BatchTransform, Session
 from resync.runs.train.start import digest_of_start, load_start
@@ -34,8 +33,7 @@ from resync.tasks.prepare import data_root
 from resync.workers import optim, sync
 from resync.workers.engine import choose
 from resync.workers.engine.clocks import Clocks
-from resync.workers.engine.engine import Engine
-from resync.workers.engine.loss_scale import LossScales
+from resync.workers.engine.engine import Engine, LossScales
 from resync.workers.engine.members import Members
 from resync.workers.engine.settings import LossScale
 from resync.workers.engine.stacked import Stacking, stacking_pays

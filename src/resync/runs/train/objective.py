@@ -84,12 +84,13 @@ class Classification(Objective):
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         """Mean training loss of a batch: inputs [b, ...], targets [b], or probabilities [b, classes]."""
-        return self._cross_entropy(self.logits(model, inputs), targets)
+        return F.cross_entropy(self.logits(model, inputs), targets, label_smoothing=self.label_smoothing)
 
     def training_loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The same, and the percentages of samples with their most probable label first, and among the first five."""
         logits = self.logits(model, inputs)
-        return self._cross_entropy(logits, targets), _accuracies(logits, targets, 1).squeeze(0)
+        loss = F.cross_entropy(logits, targets, label_smoothing=self.label_smoothing)
+        return loss, _accuracies(logits, targets, 1).squeeze(0)
 
     def training_losses(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The same of k workers, [k] and [k, 2], from inputs and targets [k, b, ...] and a model with such outputs."""
@@ -98,9 +99,6 @@ class Classification(Objective):
         logits, targets = logits.flatten(0, 1), targets.flatten(0, 1)
         losses = F.cross_entropy(logits, targets, label_smoothing=self.label_smoothing, reduction="none")
         return losses.view(workers, samples).mean(1), _accuracies(logits, targets, workers)
-
-    def _cross_entropy(self, logits: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(logits, targets, label_smoothing=self.label_smoothing)
 
 
 def _accuracies(logits: Tensor, targets: Tensor, workers: int) -> Tensor:

@@ -6,7 +6,7 @@ from typing import cast
 
 import torch
 
-from resync.runs.train.meter import position
+from resync.runs.train.loop import position
 from resync.runs.train.saving import save
 from resync.runs.train.session import Session
 from resync.tasks.data.quadratics import QuadraticData, Quadratics

@@ -9,9 +9,8 @@ from torch.optim import Optimizer
 from resync.runs.run import Run
 from resync.runs.train.checkpoint import Checkpoints
 from resync.runs.train.log import RunLog
-from resync.runs.train.losses import Losses
+from resync.runs.train.losses import Losses, ValidationWatch
 from resync.runs.train.objective import Objective
-from resync.runs.train.plateau import ValidationWatch
 from resync.runs.train.provenance import TrainingJob
 from resync.runs.train.swa import IterateAverage
 from resync.tasks.data import Dataset

@@ -2,7 +2,7 @@
 
 from collections import defaultdict, deque
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from itertools import pairwise
 from math import nan
 from time import perf_counter
@@ -41,22 +41,6 @@ class _Pending(NamedTuple):
     counts: tuple[int, ...] = ()
 
 
-class _Seconds:
-    """The block whose duration on the CPU is added to a phase."""
-
-    __slots__ = "begin", "clocks", "phase"
-
-    def __init__(self, clocks: "Clocks", phase: str) -> None:
-        self.clocks, self.phase = clocks, phase
-
-    def __enter__(self) -> None:
-        self.begin = perf_counter()
-
-    def __exit__(self, kind: object, *error: object) -> None:
-        if kind is None:
-            self.clocks._add(self.phase, perf_counter() - self.begin)
-
-
 class Clocks:
     """One stopwatch per phase (data, compute, communication, evaluation).
 
@@ -71,18 +55,20 @@ class Clocks:
         self._pending: deque[_Pending] = deque()
         self._marks: deque[_Mark] = deque(maxlen=MARKS)
 
-    def measure(self, phase: str) -> AbstractContextManager[None]:
-        """Add the duration of the block to `phase`."""
-        return self._measure_events(phase) if self.device.type == "cuda" else _Seconds(self, phase)
-
     @contextmanager
-    def _measure_events(self, phase: str) -> Iterator[None]:
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        yield
-        end.record()
-        self._pending.append(_Pending(phase, start, end))
-        self._take(wait=False)
+    def measure(self, phase: str) -> Iterator[None]:
+        """Add the duration of the block to `phase`."""
+        if self.device.type == "cuda":
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            yield
+            end.record()
+            self._pending.append(_Pending(phase, start, end))
+            self._take(wait=False)
+        else:
+            began = perf_counter()
+            yield
+            self._add(phase, perf_counter() - began)
 
     def mark(self, *counts: int) -> None:
         """End a lap and begin the next one; the device goes on, as in a measurement."""

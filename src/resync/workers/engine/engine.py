@@ -5,7 +5,7 @@ The engine here, `serial`, is a plain loop over the workers of the process. Othe
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import torch
@@ -15,13 +15,95 @@ from torch.optim import Optimizer
 
 from resync.base.errors import UserError
 from resync.workers.engine import optimizer_state
-from resync.workers.engine.gradients import Gradients
-from resync.workers.engine.loss_scale import LossScales
 from resync.workers.engine.members import Members
+from resync.workers.engine.settings import LossScale
 from resync.workers.engine.workers import Workers
 
 LossFunction = Callable[[nn.Module, Any, Any], Tensor | tuple[Tensor, Tensor]]
 """(model, inputs, targets) -> mean loss of one forward pass, or that and m further means [m], which are only logged."""
+
+
+class Gradients:
+    """The gradients of one model, which the backward pass puts into a row as it makes them.
+
+    While there is no `.grad` to add to, autograd hands over a tensor of its own. It is copied to its place in the row
+    while it is in the cache, and its memory is free again before the next layer needs some; filling the row with zeros
+    and adding to it takes twice the time, and to keep all of autograd's tensors twice the memory. Outside of
+    `collecting` each `.grad` is its part of the row.
+    """
+
+    def __init__(self, places: Sequence[tuple[nn.Parameter, Tensor]]) -> None:
+        self.places = places
+        self._missing: set[int] | None = None
+        """Outside of `collecting` None; in it the numbers of the parameters that no backward pass has reached yet."""
+        for number, (parameter, place) in enumerate(places):
+            parameter.register_post_accumulate_grad_hook(partial(self._store, number, place))
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """The backward passes of the block fill the row; the parts of parameters that they do not reach are zero."""
+        for parameter, _ in self.places:
+            parameter.grad = None
+        missing = self._missing = set(range(len(self.places)))
+        yield
+        self._missing = None
+        for number, (parameter, place) in enumerate(self.places):
+            if number in missing:
+                place.zero_()
+            parameter.grad = place
+
+    def _store(self, number: int, place: Tensor, parameter: nn.Parameter) -> None:
+        if self._missing is None:
+            return
+        gradient, parameter.grad = parameter.grad, None
+        assert gradient is not None
+        if number in self._missing:
+            place.copy_(gradient)
+        else:
+            place.add_(gradient)
+        self._missing.discard(number)
+
+
+class LossScales:
+    """One scale for each of k local workers.
+
+    A gradient that overflows is recomputed on the same batch with a smaller scale, where torch's GradScaler would skip
+    the optimizer step: if only one worker skipped a step, its rounds would no longer match those of the others
+    (Gu et al. 2024, original trainer). So every worker takes every step, and workers need not agree on a scale. A scale
+    grows after `interval` steps in a row without overflow; in the original, every `interval` steps whatever happened.
+    """
+
+    def __init__(self, settings: LossScale, num_local: int) -> None:
+        self.settings = settings
+        self.scales = torch.full((num_local,), settings.initial, dtype=torch.float64)
+        self.good_steps = torch.zeros(num_local, dtype=torch.int64)
+
+    def unscaled(self, index: int, gradient: Tensor, take: Callable[[float], Tensor]) -> Tensor:
+        """Call `take(scale)`, which fills the gradient of local worker `index`, until it is finite, and unscale it.
+
+        Returns the loss of the last attempt, or NaN if no scale gave a finite gradient.
+        """
+        for _ in range(1 + self.settings.retries):
+            scale = self.scales[index].item()
+            value = take(scale)
+            gradient.div_(scale)
+            if gradient.isfinite().all():
+                self.good_steps[index] += 1
+                if self.good_steps[index] == self.settings.interval:
+                    self.scales[index] *= self.settings.growth
+                    self.good_steps[index] = 0
+                return value
+            self.scales[index] *= self.settings.backoff
+            self.good_steps[index] = 0
+        return torch.full_like(value, torch.nan)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The scales [k] and the numbers of steps since their last overflow or growth [k]."""
+        return {"loss_scale": self.scales.clone(), "good_steps": self.good_steps.clone()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.scales.copy_(state["loss_scale"])
+        self.good_steps.copy_(state["good_steps"])
 
 
 class Engine:

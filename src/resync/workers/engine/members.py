@@ -20,6 +20,7 @@ class Members:
 
     Attributes:
         number: members of a worker, g.
+        num_local, first: members in this process, and the number of the first of them.
         processes: processes of a worker; 1 where a process hosts whole workers.
         replica_rank: rank of this process among those of its worker.
         replica_index: index of this process among the hosts of workers: its first worker / workers per process.
@@ -45,6 +46,8 @@ class Members:
             workers = f"{num_workers} workers" + (f" of {number} GPUs" if number > 1 else "")
             raise UserError(f"{workers} cannot be spread evenly over {world_size} processes")
         self.replica_index, self.replica_rank = divmod(rank, self.processes)
+        self.num_local = number // self.processes
+        self.first = self.replica_rank * self.num_local
         self._first_rank = rank - self.replica_rank
         self.replica_group: dist.ProcessGroup | None = None
         self.cross_replica_group = group
@@ -53,14 +56,6 @@ class Members:
             self.replica_group, _ = dist.new_subgroups_by_enumeration([list(ranks) for ranks in of_worker], timeout)
             of_rank = [list(ranks) for ranks in zip(*of_worker, strict=True)]
             self.cross_replica_group, _ = dist.new_subgroups_by_enumeration(of_rank, timeout)
-
-    @property
-    def num_local(self) -> int:
-        return self.number // self.processes
-
-    @property
-    def first(self) -> int:
-        return self.replica_rank * self.num_local
 
     def mean_(self, values: Tensor) -> Tensor:
         """Replace `values` by the mean over the processes of the worker, in place."""

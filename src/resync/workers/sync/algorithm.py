@@ -1,5 +1,6 @@
-"""The base class of every synchronisation algorithm: hooks around one optimizer step."""
+"""The base classes of synchronisation algorithms: hooks around one optimizer step, and rounds of local steps."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -15,6 +16,7 @@ from resync.base.errors import UserError
 from resync.workers.engine.transport import Transport
 from resync.workers.engine.workers import Workers
 from resync.workers.formulas.clock import VirtualClock
+from resync.workers.formulas.periods import Period, round_length
 
 
 @dataclass(frozen=True)
@@ -230,6 +232,42 @@ class Algorithm:
 
     def _declared(self, kind: str) -> list[str]:
         return [name for cls in reversed(type(self).__mro__) for name in vars(cls).get(kind, ())]
+
+
+class Rounds(Algorithm):
+    """Counts local steps; H of a round follows from its first step's learning rate (see resync.periods)."""
+
+    shared: ClassVar[tuple[str, ...]] = ("local_steps",)
+
+    def __init__(self, training: Training, period: Period) -> None:
+        super().__init__(training)
+        self.period = period
+        self.local_steps = 0
+        self.before_end_of_round: Callable[[], None] | None = None
+        """Called when a round ends, before its communication."""
+
+    @property
+    def outer_step_follows_lr(self) -> bool:
+        """Whether the end of a round depends on the learning rates of its steps, so that all workers need the same."""
+        return False
+
+    def after_step(self, lr: float) -> bool:
+        if self.local_steps == 0:
+            self.h = round_length(self.period, lr, self.steps, self.total_steps, self.warmup_steps)
+        self.steps += 1
+        self.local_steps += 1
+        if self.local_steps < self.h:
+            return False
+        if self.before_end_of_round:
+            self.before_end_of_round()
+        self.end_round()
+        self.local_steps = 0
+        self.rounds += 1
+        return True
+
+    @abstractmethod
+    def end_round(self) -> None:
+        """The communication at the end of a round."""
 
 
 def _copy(value: Any) -> Any:

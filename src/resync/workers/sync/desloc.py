@@ -1,9 +1,8 @@
 """DES-LOC: Local Adam that averages parameters and moments with different periods."""
 
-from resync.workers.sync.algorithm import Training
+from resync.workers.sync.algorithm import Rounds, Training
 from resync.workers.sync.fields import average_fields
 from resync.workers.sync.options import rounds
-from resync.workers.sync.rounds import Rounds
 
 
 class DESLOCAlgorithm(Rounds):

@@ -4,10 +4,9 @@ from typing import ClassVar
 
 import torch
 
-from resync.workers.sync.algorithm import Training
+from resync.workers.sync.algorithm import Rounds, Training
 from resync.workers.sync.options import outer
 from resync.workers.sync.outer import on_device, outer_step_
-from resync.workers.sync.rounds import Rounds
 
 
 class DiLoCoAlgorithm(Rounds):

@@ -1,9 +1,8 @@
 """Local SGD and Local AdamW: average the parameters after every round of local steps."""
 
-from resync.workers.sync.algorithm import Training
+from resync.workers.sync.algorithm import Rounds, Training
 from resync.workers.sync.fields import average_fields
 from resync.workers.sync.options import rounds
-from resync.workers.sync.rounds import Rounds
 
 
 class Local(Rounds):

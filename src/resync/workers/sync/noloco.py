@@ -2,11 +2,10 @@
 
 import torch
 
-from resync.workers.sync.algorithm import Training
+from resync.workers.sync.algorithm import Rounds, Training
 from resync.workers.sync.mixes import MixingSteps
 from resync.workers.sync.options import outer
 from resync.workers.sync.outer import on_device
-from resync.workers.sync.rounds import Rounds
 
 
 class NoLoCoAlgorithm(Rounds):

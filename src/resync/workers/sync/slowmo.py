@@ -4,11 +4,10 @@ import torch
 from torch import Tensor
 
 from resync.workers.sync import build as build_base
-from resync.workers.sync.algorithm import Algorithm, Training
+from resync.workers.sync.algorithm import Algorithm, Rounds, Training
 from resync.workers.sync.fields import average_fields, moments
 from resync.workers.sync.options import outer
 from resync.workers.sync.outer import on_device, outer_step_
-from resync.workers.sync.rounds import Rounds
 
 
 class SlowMoAlgorithm(Rounds):

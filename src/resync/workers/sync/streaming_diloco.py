@@ -7,10 +7,9 @@ import torch
 from resync.base.errors import UserError
 from resync.workers.engine.transport import PackedMean, PostedMean
 from resync.workers.engine.workers import trainable
-from resync.workers.sync.algorithm import Training
+from resync.workers.sync.algorithm import Rounds, Training
 from resync.workers.sync.options import outer
 from resync.workers.sync.outer import on_device, outer_step_
-from resync.workers.sync.rounds import Rounds
 
 
 class StreamingDiLoCoAlgorithm(Rounds):

@@ -23,7 +23,7 @@ from resync.tasks import models
 from resync.tasks.models.options.base import ModelOptions
 from resync.workers import optim
 from resync.workers.engine.choose import choose_engine
-from resync.workers.engine.engine import Engine
+from resync.workers.engine.engine import Engine, EngineParts
 from resync.workers.engine.stacked import Stacked, Stacking, stacking_pays
 from resync.workers.engine.workers import Workers
 
@@ -102,12 +102,13 @@ class Simulation:
             sample = torch.zeros(1, *self.shape)
             pays = stacking_pays(self.options.form, workers.models[0], sample, self.batch, self.device)
             name = choose_engine("auto", False, self.workers, 1, pays)
+        parts = EngineParts(workers, optimizer, objective.training_loss)
         engine: Engine
         if name == "stacked":
             stacking = Stacking(self.options.form, objective.training_losses)
-            engine = Stacked(workers, optimizer, objective.training_loss, stacking=stacking)
+            engine = Stacked(parts, stacking)
         else:
-            engine = Engine(workers, optimizer, objective.training_loss)
+            engine = Engine(parts)
 
         def step() -> None:
             engine.gradients(self.inputs, self.targets)

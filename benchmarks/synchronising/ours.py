@@ -10,6 +10,7 @@ from benchmarks.synchronising.loop import LR, MOMENTUM, H, Setting, Step, loss_o
 from resync.workers import sync
 from resync.workers.engine import choose
 from resync.workers.engine.clocks import Clocks
+from resync.workers.engine.engine import EngineParts
 from resync.workers.engine.settings import EngineSettings
 from resync.workers.engine.transport import Transport
 from resync.workers.engine.workers import Workers
@@ -35,7 +36,8 @@ def _suite(options: SyncOptions, setting: Setting) -> Step:
     transport = Transport(setting.size, Clocks(torch.device("cpu")), setting.rank, setting.size)
     workers = Workers(setting.model, 1)
     optimizer = torch.optim.SGD([workers.rows], lr=LR, momentum=MOMENTUM, fused=True)
-    engine = choose.build(EngineSettings(), options.needs.engine_may_average, transport, workers, optimizer, loss_of)
+    parts = EngineParts(workers, optimizer, loss_of, transport.members)
+    engine = choose.build(EngineSettings(), parts, transport, options.needs.engine_may_average)
     training = Training(workers, transport, optimizer, averaged_by_engine=engine.averages_gradients)
     algorithm = sync.build(options, training)
 

@@ -11,6 +11,7 @@ from torch import nn
 
 from resync.workers.engine.clocks import Clocks
 from resync.workers.engine.ddp import Ddp
+from resync.workers.engine.engine import EngineParts
 from resync.workers.engine.transport import Transport
 from resync.workers.engine.workers import Workers
 
@@ -51,8 +52,8 @@ def test_gradients_are_averaged_during_the_backward_pass(transport: Transport, d
     alone = [parameter.grad.clone() for parameter in model.parameters()]
     workers = Workers(model, 1)
     optimizer = torch.optim.SGD([workers.rows], lr=0.1)
-    engine = Ddp(workers, optimizer, lambda forward, x, _: forward(x).square().mean(), transport=transport,
-                 averages_gradients=True)  # fmt: skip
+    parts = EngineParts(workers, optimizer, lambda forward, x, _: forward(x).square().mean())
+    engine = Ddp(parts, transport, averages_gradients=True)
     engine.gradients([inputs], [inputs])
     for parameter, expected in zip(model.parameters(), alone, strict=True):
         torch.testing.assert_close(parameter.grad, expected, rtol=0, atol=1e-7)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from resync.base.settings.options import options_of
 from resync.workers.engine.clocks import Clocks
-from resync.workers.engine.engine import Engine
+from resync.workers.engine.engine import Engine, EngineParts
 from resync.workers.engine.transport import Transport
 from resync.workers.engine.workers import Workers
 from resync.workers.sync import build
@@ -52,7 +52,7 @@ class Problem:
         chosen = options_of("sync", name)(**options)
         parameters = self.workers.split() if chosen.needs.separate_optimizer_steps else [self.workers.rows]
         self.optimizer = optimizer(parameters, **({"lr": 0.1} | (settings or {})))
-        self.engine = Engine(self.workers, self.optimizer, lambda model, target, _: model(target))
+        self.engine = Engine(EngineParts(self.workers, self.optimizer, lambda model, target, _: model(target)))
         given = Training(self.workers, transport, self.optimizer, **(training or {}))
         self.sync: Algorithm = build(chosen, given)
 

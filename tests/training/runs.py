@@ -105,8 +105,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "sgp": sync("sgp"),
     "sgp_two_peers_with_replacement": sync("sgp", peers=2) | {"sampling": "with_replacement"},
     "sgp_weighted": sync("sgp", topology="random", peers=2) | {"evaluation": OWN},
-    "sgp_hybrid": sync("sgp", peers=[[0, 0], [0.5, 2], [1, 1]], mixing_weights=None),
-    "sgp_own_mixing_weights": sync("sgp", topology="linear", mixing_weights=[0.7, 0.3]),
+    "sgp_hybrid": sync("sgp", peers=[[0, 0], [0.5, 2], [1, 1]]),
     "sgp_double_averaging": sync("sgp", topology="directed_exponential", peers=2, **MOMENTUM),
     "slowmo_sgp_double_averaging": constant_lr(0.05)
     | sync("slowmo", period=every(4), base={"name": "sgp", "topology": "random"} | MOMENTUM),

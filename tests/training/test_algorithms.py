@@ -129,7 +129,7 @@ def test_late_messages_between_processes_are_taken_when_they_arrive():
                     np.testing.assert_allclose(found, wanted[part], **EXACT)
 
 
-@pytest.mark.parametrize("options", [{}, {"peers": 2}, {"topology": "linear", "mixing_weights": [0.7, 0.3]}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"peers": 2}, {"topology": "linear"}], ids=str)
 @pytest.mark.parametrize("biased", [False, True])
 def test_overlap_is_evaluated_where_its_gradients_are_zero(biased, options):
     """Every worker has the minimiser 3."""
@@ -150,11 +150,6 @@ def test_overlap_is_evaluated_where_its_gradients_are_zero(biased, options):
         ("osgp", {"biased": True, "peers": [(0, 2), (4, 1)]}, "peers: found phases with biased, allowed: an integer"),
         ("osgp", {"biased": True, "topology": "base_graph"}, "biased: found true with topology base_graph.*: false"),
         ("osgp", {"staleness": 1, "topology": "ou_equidyn"}, "staleness: found 1 with topology ou_equidyn.*allowed: 0"),
-        (
-            "sgp",
-            {"mixing_weights": [0.5, 0.5], "topology": "base_graph"},
-            "mixing_weights: found .* with topology base_graph, which has weights of its own, allowed: null",
-        ),
         (
             "slowmo",
             {"period": 2, "base": {"name": "osgp", "biased": True}},
@@ -216,7 +211,7 @@ def test_gossip_on_the_base_graph_averages_six_workers_in_four_steps(method):
     assert problem.sync.transport.bytes_of_all == 16 * (4 + 4 + 4 + 6)
 
 
-@pytest.mark.parametrize("options", [{"topology": "random"}, {"topology": "linear", "mixing_weights": [0.6, 0.4]}])
+@pytest.mark.parametrize("options", [{"topology": "random"}, {"topology": "linear"}])
 def test_debiased_parameters_reach_the_average(options):
     problem = Problem("sgp", CENTRES, START, **options)
     problem.scatter(CENTRES)
@@ -523,7 +518,6 @@ BASES = [
     "allreduce",
     {"name": "sgp"},
     {"name": "sgp", "topology": "random"},
-    {"name": "sgp", "topology": "linear", "mixing_weights": [0.7, 0.3]},
     {"name": "osgp"},
     {"name": "osgp", "staleness": 2, "peers": 2},
 ]
@@ -594,7 +588,7 @@ def test_slowmo_treats_the_inner_buffers_as_told(buffers, expected):
         ("slowmo", {"period": Constant(h=4), "base": "sgp", "average": False}),
         ("diloco", {"period": Constant(h=4)}),
         ("diloco_progress", {"period": Constant(h=4), "reference": 0.3}),
-        ("snoo", {"period": Constant(h=4), "at": "start"}),
+        ("snoo", {"period": Constant(h=4)}),
         ("gpa", {}),
         ("palsgd", {"period": Constant(h=2), "probability": 0.5, "start": 2}),
         ("slowmo", {"period": Constant(h=4), "base": {"name": "osgp", "staleness": 2}, "average": False}),

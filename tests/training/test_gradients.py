@@ -15,7 +15,7 @@ from resync.runs.train.loop import train_step, train_to_end
 from resync.runs.train.losses import Diverged
 from resync.runs.train.objective import Classification
 from resync.workers import optim
-from resync.workers.engine.engine import Engine, LossScales
+from resync.workers.engine.engine import Engine, EngineParts, LossScales
 from resync.workers.engine.settings import LossScale
 from resync.workers.engine.workers import Workers
 
@@ -85,7 +85,7 @@ def test_only_matrices_decay_as_with_two_parameter_groups_of_torch(name: str):
     options = {"weight_decay": 0.1, "decay": "matrices"} | ({"momentum": 0.9} if name == "sgd" else {})
     workers = Workers(model, 2)
     ours = optim.build(options_of("optim", name)(**options), workers)
-    engine = Engine(workers, ours, Classification().loss)
+    engine = Engine(EngineParts(workers, ours, Classification().loss))
     matrices = [reference[0].weight, reference[3].weight]
     others = [reference[3].bias, *reference[1].parameters()]
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
@@ -141,7 +141,7 @@ def take(scales: LossScales, limit: float, steps: int = 1) -> tuple[torch.Tensor
     """Losses [1] and gradient [1, 3] after some steps on ones, whose gradient without scale is one."""
     workers = Workers(Overflowing(limit), 1)
     optimizer = torch.optim.SGD([workers.rows], lr=0.1)
-    engine = Engine(workers, optimizer, forward, micro_batches=2, loss_scales=scales)
+    engine = Engine(EngineParts(workers, optimizer, forward, micro_batches=2, loss_scales=scales))
     for _ in range(steps):
         losses = engine.gradients(torch.ones(1, 4, 3), torch.ones(1, 4))
     return losses, workers.grads

@@ -6,7 +6,7 @@ from torch import nn
 
 from resync.workers.engine.clocks import Clocks
 from resync.workers.engine.ddp import Ddp
-from resync.workers.engine.engine import Gradients
+from resync.workers.engine.engine import EngineParts, Gradients
 from resync.workers.engine.transport import Transport
 from resync.workers.engine.workers import Workers
 
@@ -54,8 +54,8 @@ def _averaged(rank: int, size: int) -> tuple[torch.Tensor, int]:
     """Three gradients by the engine `ddp`, of two micro-batches each, and the bytes on the wire."""
     workers, transport = Workers(Net(), 1), Transport(size, Clocks(torch.device("cpu")), rank, size)
     optimizer = torch.optim.SGD([workers.rows], lr=0.0)
-    engine = Ddp(workers, optimizer, loss_of, transport=transport, averages_gradients=True,
-                 members=transport.members, micro_batches=2)  # fmt: skip
+    parts = EngineParts(workers, optimizer, loss_of, transport.members, micro_batches=2)
+    engine = Ddp(parts, transport, averages_gradients=True)
     inputs = torch.randn(8, 8, generator=torch.Generator().manual_seed(rank))
     for _ in range(3):
         engine.gradients([inputs], [inputs])

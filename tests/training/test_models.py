@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from resync.base.settings.options import options_of
 from resync.tasks import models
 from resync.tasks.models.cifar_resnet import Block
-from resync.workers.engine.engine import Engine
+from resync.workers.engine.engine import Engine, EngineParts
 from resync.workers.engine.workers import Workers
 
 DIGITS, MNIST, CIFAR, IMAGENET = (1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 224, 224)
@@ -103,7 +103,8 @@ def test_a_step_of_training_reaches_every_parameter(name: str, options: dict, sh
     images, targets = torch.randn(1, 3, *shape), torch.randint(10, (1, 3))
     model = models.build(options_of("models", name)(**options), shape, 10, seed=5)
     workers = Workers(model, 1)
-    engine = Engine(workers, torch.optim.SGD([workers.rows], lr=0.1), lambda model, x, y: F.cross_entropy(model(x), y))
+    optimizer = torch.optim.SGD([workers.rows], lr=0.1)
+    engine = Engine(EngineParts(workers, optimizer, lambda model, x, y: F.cross_entropy(model(x), y)))
     losses = engine.gradients(images, targets)
     assert losses.isfinite().all()
     assert workers.grads.isfinite().all()

@@ -12,7 +12,7 @@ from resync.tasks import data
 from resync.tasks.data.sampling import Sampler
 from resync.workers.engine.attached_workers import AttachedWorkers
 from resync.workers.engine.clocks import Clocks
-from resync.workers.engine.engine import Engine
+from resync.workers.engine.engine import Engine, EngineParts
 from resync.workers.engine.transport import Transport
 from resync.workers.engine.workers import Workers, alike, trainable
 from resync.workers.sync.fields import field
@@ -40,7 +40,7 @@ def squared(model, inputs, targets):
 
 
 def engine_of(workers: Workers) -> Engine:
-    return Engine(workers, torch.optim.SGD([workers.rows], lr=0.1), squared)
+    return Engine(EngineParts(workers, torch.optim.SGD([workers.rows], lr=0.1), squared))
 
 
 def test_parameters_and_gradients_are_views_into_rows():

@@ -16,7 +16,7 @@ from resync.runs.train.run import train
 from resync.tasks import models
 from resync.tasks.models.options.base import ModelOptions
 from resync.workers import optim
-from resync.workers.engine.engine import Engine
+from resync.workers.engine.engine import Engine, EngineParts
 from resync.workers.engine.stacked import LARGEST_STACK, Stacked, Stacking, of_a_layer, stacking_pays
 from resync.workers.engine.stacked_layers import Stack
 from resync.workers.engine.workers import Workers
@@ -52,11 +52,11 @@ def engine_of(
     workers.rows.data.add_(0.1 * shifts[first : first + number])
     optimizer = optim.build(options_of("optim", "sgd")(), workers)
     objective = (LanguageModel if options.task == "language_model" else Classification)(label_smoothing=0.1)
-    settings = {"micro_batches": micro_batches}
+    parts = EngineParts(workers, optimizer, objective.training_loss, micro_batches=micro_batches)
     if stacked:
         stacking = Stacking(options.form, objective.training_losses)
-        return Stacked(workers, optimizer, objective.training_loss, stacking=stacking, **settings)
-    return Engine(workers, optimizer, objective.training_loss, **settings)
+        return Stacked(parts, stacking)
+    return Engine(parts)
 
 
 def samples(name: str) -> tuple[torch.Tensor, torch.Tensor]:

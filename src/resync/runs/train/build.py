@@ -33,7 +33,7 @@ from resync.tasks.prepare import data_root
 from resync.workers import optim, sync
 from resync.workers.engine import choose
 from resync.workers.engine.clocks import Clocks
-from resync.workers.engine.engine import Engine, LossScales
+from resync.workers.engine.engine import Engine, EngineParts, LossScales
 from resync.workers.engine.members import Members
 from resync.workers.engine.settings import LossScale
 from resync.workers.engine.stacked import Stacking, stacking_pays
@@ -135,20 +135,18 @@ def _engine(
     stacking = None  # for a model that the engine `stacked` cannot compute
     if run.model.stacked_form and isinstance(objective, Classification | LanguageModel):
         stacking = Stacking(run.model.stacked_form, objective.training_losses)
-    engine = choose.build(
-        run.engine,
-        run.sync.needs.engine_may_average,
-        transport,
+    parts = EngineParts(
         workers,
         optimizer,
         objective.training_loss,
-        stacking=stacking,
-        stacking_pays=_stacking_pays(run, workers.models[0]),
-        micro_batches=run.micro_batches // transport.members.processes,
-        clip_norm=run.clip_norm,
-        loss_scales=LossScales(run.loss_scale or LossScale(), transport.num_local) if run.precision == "fp16" else None,
-        before_gradient=_dropout_seeding(run, workers.models[0], transport.local.start),
+        transport.members,
+        run.micro_batches // transport.members.processes,
+        run.clip_norm,
+        LossScales(run.loss_scale or LossScale(), transport.num_local) if run.precision == "fp16" else None,
+        _dropout_seeding(run, workers.models[0], transport.local.start),
     )
+    pays = _stacking_pays(run, workers.models[0])
+    engine = choose.build(run.engine, parts, transport, run.sync.needs.engine_may_average, stacking, pays)
     if run.compile:
         engine.compile(run.compile)
     return engine

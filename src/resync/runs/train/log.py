@@ -55,10 +55,6 @@ class RunLog:
     def step(self, row: Row) -> None:
         self._append(STEPS, row)
 
-    def progress(self, steps: int) -> None:
-        if self._bar is not None:
-            self._bar.update(steps - self._bar.n)
-
     def finish(self, summary: Mapping[str, Any], files: Iterable[Path] = ()) -> None:
         """Publish the CSV files, then the summary, which vouches for other `files` too: a run with one is complete."""
         self._end_wandb()
@@ -108,6 +104,8 @@ class RunLog:
             self._wandb.log(dict(row), step=int(row["step"]))
 
     def _append(self, name: str, row: Row) -> None:
+        if self._bar is not None:
+            self._bar.update(row["step"] - self._bar.n)
         first = not self.rows[name]
         if first:
             declared = columns("steps" if name == STEPS else "metrics")

@@ -183,8 +183,6 @@ def metered_step(session: Session, lr: float) -> Iterator[Step]:
         row = {**position(session, lr), **_of_workers(session, step), **_step_columns(session, spent)}
         if session.log:
             session.log.step(row)
-    if session.log:
-        session.log.progress(number)
 
 
 def position(session: Session, lr: float) -> dict[str, float | int]:

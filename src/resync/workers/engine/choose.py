@@ -4,15 +4,10 @@ Where `stacked` is chosen, `benchmarks/simulated.py` has measured it to be faste
 `resync.workers.engine.stacked.LIMITS`.
 """
 
-from typing import Any
-
-from torch.optim import Optimizer
-
-from resync.workers.engine.engine import Engine, LossFunction
+from resync.workers.engine.engine import Engine, EngineParts
 from resync.workers.engine.settings import EngineSettings
 from resync.workers.engine.stacked import Stacked, Stacking
 from resync.workers.engine.transport import Transport
-from resync.workers.engine.workers import Workers
 
 
 def choose_engine(name: str, may_average: bool, num_workers: int, world_size: int, stacking_pays: bool = False) -> str:
@@ -31,31 +26,26 @@ def choose_engine(name: str, may_average: bool, num_workers: int, world_size: in
 
 def build(
     settings: EngineSettings,
-    may_average: bool,
+    parts: EngineParts,
     transport: Transport,
-    workers: Workers,
-    optimizer: Optimizer,
-    loss: LossFunction,
+    may_average: bool,
     stacking: Stacking | None = None,
     stacking_pays: bool = False,
-    **gradient: Any,
 ) -> Engine:
-    """The engine of a run; `gradient` are the keyword arguments of `Engine`.
+    """The engine of a run, which averages gradients if it `may_average`.
 
-    `may_average` says whether the algorithm lets the engine average gradients; `stacking` is None for a model that the
-    engine `stacked` cannot compute. Raises ValueError if the engine does not support the model or this number of
-    workers per process.
+    `stacking` is None for a model that the engine `stacked` cannot compute. Raises ValueError if the engine does not
+    support the model or this number of workers per process.
     """
     name = choose_engine(settings.name, may_average, transport.num_workers, transport.world_size, stacking_pays)
-    parts, gradient = (workers, optimizer, loss), gradient | {"members": transport.members}
     if name == "serial":
-        return Engine(*parts, **gradient)
+        return Engine(parts)
     if name == "stacked":
-        return Stacked(*parts, stacking=stacking, **gradient)
+        return Stacked(parts, stacking)
     if name == "ddp":
         from resync.workers.engine.ddp import Ddp
 
-        return Ddp(*parts, transport=transport, averages_gradients=may_average, **gradient)
+        return Ddp(parts, transport, may_average)
     from resync.workers.engine.deepspeed import DeepSpeed
 
-    return DeepSpeed(*parts, transport=transport, zero_stage=settings.zero_stage, **gradient)
+    return DeepSpeed(parts, transport, settings.zero_stage)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from resync.workers.engine.engine import Engine
+from resync.workers.engine.engine import Engine, EngineParts
 from resync.workers.engine.transport import Transport
 
 
@@ -22,10 +22,10 @@ class Ddp(Engine):
 
     name = "ddp"
 
-    def __init__(self, *arguments: Any, transport: Transport, averages_gradients: bool, **settings: Any) -> None:
+    def __init__(self, parts: EngineParts, transport: Transport, averages_gradients: bool) -> None:
         self.transport = transport
         self.averages_gradients = averages_gradients
-        super().__init__(*arguments, **settings)
+        super().__init__(parts)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # later versions of torch rename broadcast_buffers
             self.module = DistributedDataParallel(

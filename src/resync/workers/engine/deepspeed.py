@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from resync.base.errors import UserError
-from resync.workers.engine.engine import Engine
+from resync.workers.engine.engine import Engine, EngineParts
 from resync.workers.engine.transport import Transport
 
 
@@ -29,8 +29,8 @@ class DeepSpeed(Engine):
     name = "deepspeed"
     averages_gradients = True
 
-    def __init__(self, *arguments: Any, transport: Transport, zero_stage: int, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
+    def __init__(self, parts: EngineParts, transport: Transport, zero_stage: int) -> None:
+        super().__init__(parts)
         if self.workers.num_local != 1:
             found = f"{self.workers.num_local} workers in a process"
             raise UserError(f"engine deepspeed needs one worker per process, found {found}")

@@ -5,6 +5,7 @@ The engine here, `serial`, is a plain loop over the workers of the process. Othe
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
@@ -106,14 +107,36 @@ class LossScales:
         self.good_steps.copy_(state["good_steps"])
 
 
+@dataclass(frozen=True)
+class EngineParts:
+    """What engines work on, and how they make a gradient, whichever engine it is.
+
+    Attributes:
+        workers: the workers of this process.
+        optimizer: the optimizer of the workers' parameters.
+        loss: the loss of a forward pass.
+        members: the GPUs of a worker; None: one, in this process.
+        micro_batches: forward passes of this process for each of its workers, equally many for each member.
+        clip_norm: L2 norm to which the gradient of a worker with a larger one is scaled down; None: it is not.
+        loss_scales: given if the forward pass is in fp16.
+        before_gradient: (index, member, step), called before the passes of a member of local worker `index`.
+    """
+
+    workers: Workers
+    optimizer: Optimizer
+    loss: LossFunction
+    members: Members | None = None
+    micro_batches: int = 1
+    clip_norm: float | None = None
+    loss_scales: LossScales | None = None
+    before_gradient: Callable[[int, int, int], object] = lambda index, member, step: None
+
+
 class Engine:
     """Computes the gradient of every local worker on its own batch, and steps the optimizer over all of them.
 
-    The gradient of a worker is the mean over its members. This process takes `micro_batches` forward passes for each
-    of its workers, equally many for each member; `before_gradient(index, member, step)` is called before those of a
-    member of local worker `index`. BatchNorm's running statistics are those of member 0, as with torch's DDP.
-    `loss_scales` are given if the forward pass is in fp16; gradients of a worker with an L2 norm above `clip_norm` are
-    scaled down to it.
+    The gradient of a worker is the mean over its members. BatchNorm's running statistics are those of member 0, as with
+    torch's DDP.
     """
 
     name: ClassVar[str] = "serial"
@@ -122,27 +145,16 @@ class Engine:
     state_format = "an optimizer over the workers' rows"
     """Engines with the same format can continue from each other's state."""
 
-    def __init__(
-        self,
-        workers: Workers,
-        optimizer: Optimizer,
-        loss: LossFunction,
-        *,
-        members: Members | None = None,
-        micro_batches: int = 1,
-        clip_norm: float | None = None,
-        loss_scales: LossScales | None = None,
-        before_gradient: Callable[[int, int, int], object] = lambda index, member, step: None,
-    ) -> None:
-        self.workers = workers
-        self.optimizer = optimizer
-        self.loss = loss
-        self.members = members or Members(num_workers=1)
-        self.micro_batches = micro_batches
-        self.clip_norm = clip_norm
-        self.loss_scales = loss_scales
-        self.before_gradient = before_gradient
-        self.forwards: list[nn.Module] = list(workers.models)
+    def __init__(self, parts: EngineParts) -> None:
+        self.workers = parts.workers
+        self.optimizer = parts.optimizer
+        self.loss = parts.loss
+        self.members = parts.members or Members(num_workers=1)
+        self.micro_batches = parts.micro_batches
+        self.clip_norm = parts.clip_norm
+        self.loss_scales = parts.loss_scales
+        self.before_gradient = parts.before_gradient
+        self.forwards: list[nn.Module] = list(parts.workers.models)
 
     @cached_property
     def _in_rows(self) -> list[Gradients]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from resync.base.errors import UserError
-from resync.workers.engine.engine import Engine
+from resync.workers.engine.engine import Engine, EngineParts
 from resync.workers.engine.settings import Form
 from resync.workers.engine.stacked_layers import Stack
 from resync.workers.engine.workers import even_parts
@@ -59,8 +59,8 @@ class Stacked(Engine):
 
     name = "stacked"
 
-    def __init__(self, *arguments: Any, stacking: Stacking | None, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
+    def __init__(self, parts: EngineParts, stacking: Stacking | None) -> None:
+        super().__init__(parts)
         if stacking is None:
             raise UserError("engine stacked: found a model without a form for it (ModelOptions.form), allowed: serial")
         if self.loss_scales is not None:

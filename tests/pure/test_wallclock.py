@@ -430,7 +430,6 @@ def test_complete_gossip_follows_the_number_of_workers():
         ({"name": "dpsgd", "topology": "base_graph"}, [("peers", 9000, 1)]),
         ({"name": "streaming_diloco", "period": 120, "fragments": 4}, [("all", 300, Fraction(1, 4))]),
         (every(50, "noloco"), [("peers", 180, 2)]),
-        (every(50, "noloco", topology="complete"), [("peers", 180, 62)]),
         # Every 12th of the 450 averages of parameters is with both moments, every other 6th with the first.
         ({"name": "desloc", "period": 20, "first_moment_period": 120, "second_moment_period": 240},
          [("all", 375, 1), ("all", 38, 2), ("all", 37, 3)]),

@@ -162,10 +162,10 @@ def _stacking_pays(run: Run, model: nn.Module) -> bool:
     return stacking_pays(run.model.stacked_form, model, sample, run.forward_batch_size, device)
 
 
-def _dropout_seeding(run: Run, model: nn.Module, first_worker: int) -> Callable[[int, int, int], object]:
+def _dropout_seeding(run: Run, model: nn.Module, first_worker: int) -> Callable[[int, int, int], object] | None:
     """Seeding of dropout by member and step alone, independent of processes, repeated gradients and resumption."""
     if not any(isinstance(layer, nn.Dropout) and layer.p for layer in model.modules()):
-        return lambda index, member, step: None
+        return None
 
     def seed(index: int, member: int, step: int) -> None:
         number = (first_worker + index) * run.gpus_per_worker + member

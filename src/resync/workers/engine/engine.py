@@ -129,7 +129,7 @@ class EngineParts:
     micro_batches: int = 1
     clip_norm: float | None = None
     loss_scales: LossScales | None = None
-    before_gradient: Callable[[int, int, int], object] = lambda index, member, step: None
+    before_gradient: Callable[[int, int, int], object] | None = None
 
 
 class Engine:
@@ -261,7 +261,7 @@ class Engine:
 
     def _pass(self, index: int, x: Any, y: Any, scale: float, step: int, member: int, part: int) -> Tensor:
         """The same for one micro-batch, number `part` of its member."""
-        if part == 0:
+        if part == 0 and self.before_gradient:
             self.before_gradient(index, member, step)
         with nullcontext() if member == 0 else untracked(self.workers.models[index]):
             found = self.loss(self.forwards[index], x, y)

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 SNIPPET = """\
 import torch
 import resync
-from resync.periods import Phases
+Phases = resync.periods.Phases
 
 model = torch.nn.Linear(1, 1)
 optimizer = torch.optim.SGD(model.parameters())
@@ -77,8 +77,8 @@ algorithm = resync.SGP(peers=2)
 assert "torch" not in sys.modules
 assert resync.attach.__module__ == "resync.library"
 assert "torch" in sys.modules
-from resync.topology import cycle
-assert cycle is resync.topology.cycle"""
+from resync import topology
+assert topology is resync.topology"""
     subprocess.run([sys.executable, "-c", code], check=True)
     assert {"attach", "SGP", "QSR", "topology", "__version__"} <= set(dir(resync))
     with pytest.raises(AttributeError, match="module 'resync' has no attribute 'SGPP'"):

@@ -32,7 +32,6 @@ MODELS: dict[str, tuple[str, dict[str, Any], tuple[int, ...]]] = {
     "resnet_batch_norm": ("cifar_resnet", RESNET, (3, 16, 16)),
     "vit": ("vit", {"patch": 4, "dim": 12, "depth": 2, "heads": 3, "mlp_dim": 20}, (3, 8, 8)),
     "gpt": ("gpt", {"layers": 2, "dim": 12, "heads": 3}, (5,)),
-    "gpt_with_biases": ("gpt", {"layers": 1, "dim": 8, "heads": 2, "bias": True}, (5,)),
 }
 
 

@@ -81,6 +81,18 @@ def test_what_is_not_raised_on_purpose_says_where_and_is_tried_again(fault, said
     assert not state.recorded(tmp_path / "out").mistake
 
 
+def test_a_run_whose_launcher_ends_with_a_code_of_its_own_has_failed(tmp_path: Path, monkeypatch, capsys):
+    """DeepSpeed's ends with 247 where a rank was killed."""
+    make_run(tmp_path)
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr("resync.runs.launch.machine.run", lambda *_: 247)
+    assert main(["launch", "--config", f"{tmp_path}/config.yaml", "--out", str(tmp_path)]) == 1
+    reason = "its processes ended with exit code 247"
+    assert state.recorded(tmp_path).reason == reason
+    assert capsys.readouterr().err == f"resync: test/small/one/seed3: failed: {reason}\n"
+
+
 def test_a_programming_error_in_a_training_is_recorded_with_file_and_line(tmp_path: Path, monkeypatch, capfd):
     make_run(tmp_path)
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)

@@ -87,6 +87,8 @@ def _attempts(run: Run, request: Request, place: Place) -> int:
     with stopping.remembered():
         code = _restarted(run, request, _attempt(run, request, place))
     last = state.conclude(request.out, run, code)
+    if code not in _FINAL:
+        code = 1  # srun and DeepSpeed's launcher end with a number of their own where a rank was killed
     if last and code == 1:
         print(f"resync: {run.id}: failed: {last.reason}", file=sys.stderr)  # not only which process has ended first
     if last and last.state == "failed" and code in (os.EX_TEMPFAIL, INTERRUPTED):

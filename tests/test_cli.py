@@ -337,8 +337,8 @@ def test_show_says_what_came_out_in_the_archive(monkeypatch, capsys):
     assert main(["show", "qsr/vit_qsr_h4_accuracy"]) == 0
     shown = capsys.readouterr().out
     assert "mini scale, the repository's own runs:" in shown
-    verdict = r"^(agrees|smaller|disagrees|open|untested)[a-z, ]*: .*claimed at least \+0.3.*, n = \d+$"
-    assert re.search(verdict, shown, re.MULTILINE)
+    verdict = r"^    (agrees|smaller|disagrees|open|not tested here).*claimed at least \+0.3.*, n = \d+$"
+    assert re.search(rf"^QSR with H_base = 4 reaches .*\n{verdict}", shown.partition("own runs:")[2], re.MULTILINE)
     assert main(["show", "qsr/figg"]) == 2
     assert "did you mean 'fig5'?" in capsys.readouterr().err
 

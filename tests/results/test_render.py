@@ -1,4 +1,5 @@
 import csv
+import hashlib
 import io
 import struct
 import subprocess
@@ -14,6 +15,7 @@ import synthetic
 from matplotlib.colors import to_rgb
 
 from resync.base.settings.options import option_names, options_of
+from resync.papers.archive.rounding import difference
 from resync.papers.paper import Suite
 from resync.papers.paper.published import PublishedValue
 from resync.papers.plan.modelled import modelled_time
@@ -28,6 +30,7 @@ from resync.papers.render import (
 )
 from resync.papers.render.item import load, render
 from resync.papers.render.lines import Panels, spread
+from resync.papers.render.origin import read_origin
 from resync.papers.render.points import Level, points_csv
 from resync.papers.render.style import COLUMN, TEXT, distinct, encode, look, style_of, style_of_algorithm
 from resync.papers.render.table import Cell, Heading, Table
@@ -35,8 +38,11 @@ from resync.papers.render.table_tex import tex
 from resync.runs.results.errors import ResultsError
 from resync.runs.results.runs import read_run, state_of
 from resync.runs.run import Run
+from resync.tools.cli import main
 from resync.tools.cli.ending import unmeasured
 from resync.tools.workflow import FIGURE_FILES, TABLE_FILES
+
+CONFIGS = Path(__file__).parent / "configs"
 
 
 def drop(results: Path, *runs: Run) -> None:
@@ -506,3 +512,26 @@ def test_loss_against_costs_ends_at_the_bytes_of_the_run_and_the_time_of_the_mod
         assert times.x.tolist() == pytest.approx([0, 1e3 * (clock.total - (1 - share) * clock.communication)])
     assert len(panels.panels[1].lines) == 2  # the others have no run that tells the size of the model
     assert len(cost_curves.draw(panels, TEXT).axes) == 3
+
+
+def test_a_figure_says_what_it_was_drawn_from(suite: Suite, finished: Path, tmp_path: Path, capsys):
+    files = {path.suffix: path for path in render(suite, "toy", "fig5", "smoke", finished, tmp_path)}
+    said = {read_origin(files[suffix].read_bytes()) for suffix in (".png", ".pdf", ".svg")}
+    [origin] = said
+    runs = suite.item_runs("toy", "fig5", "smoke")
+    assert (origin.item, origin.scale) == ("toy/fig5", "smoke")
+    assert origin.data == hashlib.sha256(files[".csv"].read_bytes()).hexdigest()
+    assert origin.runs == tuple(run.hash for run in runs)
+    assert origin.commits == ("0123456789",)
+    assert main(["show", str(files[".svg"]), "--configs", str(CONFIGS)]) == 0
+    shown = capsys.readouterr().out
+    assert f"{origin.data}, as {files['.csv']}\n" in shown
+    assert f"run {runs[0].hash}: {runs[0].id}\n" in shown
+    before = files[".svg"].read_text()
+    (tmp_path / "other.svg").write_text(before.replace(origin.data, "0" * 64))
+    assert difference(files[".svg"], tmp_path / "other.svg") == ""
+    files[".csv"].write_text("changed")
+    assert main(["show", str(files[".png"]), "--configs", str(CONFIGS)]) == 0
+    assert "not that of" in capsys.readouterr().out
+    (tmp_path / "bare.png").write_bytes(b"")
+    assert main(["show", str(tmp_path / "bare.png")]) == 2

@@ -14,6 +14,7 @@ import synthetic
 from resync.base.settings.errors import ConfigError
 from resync.papers.audit import Audit, audit
 from resync.papers.audit.headline import totals
+from resync.papers.audit.in_words import with_verdict
 from resync.papers.audit.score import STATUSES, counted_in_words, score
 from resync.papers.paper import Suite, load_suite
 from resync.tools.cli import main
@@ -127,6 +128,23 @@ def test_a_claim_of_our_own_is_not_counted(configs: Path, results: Path, capsys:
 def test_a_claim_that_the_paper_may_not_make_is_counted_by_its_status(configs: Path, finished: Path):
     found = of(audit(with_status(configs, "qsr_beats_h4", "unverified"), "smoke", finished))
     assert (found["claims"]["unverified"], found["claims"]["verified"]["agrees"]) == ({"agrees": 1}, 1)
+
+
+def test_a_claim_in_words_is_statement_outcome_and_last_what_was_trained():
+    side = {"label": "QSR", "ours": {"mean": 42.74, "std": 0.2}}
+    effect = {"difference": -0.93, "low": -1.05, "high": -0.81, "n": [6]}
+    tried = {
+        "statement": "Here (ViT on CIFAR-10, 8 workers, 60 epochs): QSR ends higher.", "verdict": "untested",
+        "because": "outside its regime", "reason": "untuned rates; tested all the same: disagrees, effect -0.93",
+        "exploratory": "late", "sides": [side], "effects": [effect], "at_least": 0.3, "unit": "%",
+    }  # fmt: skip
+    first, outcome, trained = map(str.strip, with_verdict(tried).splitlines())
+    assert (first, trained) == ("QSR ends higher.", "(ViT on CIFAR-10, 8 workers, 60 epochs)")
+    assert outcome.startswith("not tested here (untuned rates); measured all the same: QSR 42.7")
+    assert "-0.93 points (-1.05 to -0.81); claimed at least +0.30, n = 6" in outcome
+    assert with_verdict(tried | {"verdict": "open"}).splitlines()[1].startswith("    open, exploratory: QSR 42.7")
+    nothing = tried | {"sides": [], "effects": [], "statement": "QSR ends higher.", "reason": "no run"}
+    assert with_verdict(nothing) == "QSR ends higher.\n    not tested here (no run)"
 
 
 def test_ids_ask_for_single_verdicts(suite: Suite, finished: Path, capsys: pytest.CaptureFixture[str]):

@@ -1,6 +1,5 @@
 """Tables of claims for pages, from the audits of the committed results."""
 
-import re
 from collections.abc import Iterator, Mapping
 from itertools import compress
 from typing import Any
@@ -10,7 +9,7 @@ from resync.base.files import read_json
 from resync.base.settings.errors import not_among
 from resync.base.text_tables import markdown_text, pipe_table
 from resync.papers.archive.build import ArchiveFolders
-from resync.papers.audit.in_words import effect_in_words
+from resync.papers.audit.in_words import effect_in_words, said
 from resync.papers.audit.score import is_tested
 from resync.papers.paper import Suite
 from resync.runs.results.seed_values import decimals_for, notation
@@ -19,7 +18,6 @@ _HEADINGS = ["claim", "source", "mean ± standard deviation over seeds", "claime
              "power", "verdict"]  # fmt: skip
 
 _POWER = _HEADINGS.index("power")
-_TRAINED = re.compile(r"Here \((.*?)\): ")
 
 
 def claims(suite: Suite, place: ArchiveFolders, of: str, *ids: str) -> Iterator[str]:
@@ -38,13 +36,12 @@ def claims(suite: Suite, place: ArchiveFolders, of: str, *ids: str) -> Iterator[
     for name in ids:
         if name not in known:
             raise UserError(f"claims {of}: {not_among(name, known)}")
-    said = {claim.id: claim.statement for claim in suite.papers[paper].claims}
-    rows = [_row(known[name], said.get(name, known[name]["statement"])) for name in ids]
+    declared = {claim.id: claim.statement for claim in suite.papers[paper].claims}
+    rows = [_row(known[name], declared.get(name, known[name]["statement"])) for name in ids]
     keep = [each != _POWER or any(row[each] for row in rows) for each in range(len(_HEADINGS))]
     table = [[*compress(row, keep)] for row in (_HEADINGS, *rows)]
     yield from pipe_table(table[0], table[1:], "".join(compress("lllrlrrl", keep)))
-    found = (_TRAINED.match(known[name]["statement"]) for name in ids)
-    if trained := dict.fromkeys(one[1] for one in found if one):
+    if trained := dict.fromkeys(filter(None, (said(known[name])[1] for name in ids))):
         yield from ("", f"Trained: {'; '.join(trained)}.")
 
 

@@ -21,6 +21,8 @@ from PIL import Image
 from resync.base.files import lines_of
 from resync.workers.formulas.rounding import ROUNDING
 
+_ORIGIN = re.compile(r"^\s*<dc:description>resync: [^<]*</dc:description>\n", re.MULTILINE)
+"""What an SVG was drawn from, with the digest of a CSV in which last digits may differ."""
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _NAMES = re.compile(r'(?<=\bid=")[^"]+|(?<=url\(#)[^)]+|(?<=href="#)[^"]+')
 _TOLERANCE = 1e-6
@@ -101,9 +103,9 @@ def _same_but_rounding(first: str, second: str, absolute: float) -> bool:
 
 
 def _numbered(svg: str) -> str:
-    """An SVG whose names, which are digests of what they name, are numbers in the order of appearance."""
+    """An SVG without its origin, whose names, digests of what they name, are numbers in the order of appearance."""
     order: dict[str, str] = {}
-    return _NAMES.sub(lambda name: order.setdefault(name[0], f"name{len(order)}"), svg)
+    return _NAMES.sub(lambda name: order.setdefault(name[0], f"name{len(order)}"), _ORIGIN.sub("", svg))
 
 
 def _of_pictures(committed: Path, drawn: Path) -> str:

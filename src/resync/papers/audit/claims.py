@@ -11,6 +11,7 @@ from datetime import datetime
 
 from resync.papers.audit import curves, effects, regime
 from resync.papers.audit.effects import Effect, p_text
+from resync.papers.audit.in_words import ALL_THE_SAME
 from resync.papers.audit.rows import CLAIM, OWN_CLAIM, ClaimRow, Ours, Side, provenance
 from resync.papers.audit.sides import ClaimSeries, Groups, Test, published_effect, samples, series_of, test_of
 from resync.papers.audit.values import BEFOREHAND, different_hardware, of_imported, unfinished
@@ -151,7 +152,7 @@ def _in_regime(verdict: Verdict, paper: Paper, claim: Claim, groups: Groups, sca
         return claim_row(paper, control, groups, scale).verdict == AGREES
 
     reason = regime.outside(paper, claim, scale, groups, agrees)
-    tested = f"tested all the same: {verdict.word}, {verdict.reason}"
+    tested = f"{ALL_THE_SAME}{verdict.word}, {verdict.reason}"
     return Verdict(UNTESTED, OUTSIDE, f"{reason}; {tested}") if reason else verdict
 
 

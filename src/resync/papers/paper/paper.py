@@ -123,6 +123,9 @@ class PaperFile(Settings):
     arxiv: str | None = Field(default=None, pattern=r"^\d{4}\.\d{4,5}$", description="arXiv number, quoted")
     figures: Items[Item] = Field(default=(), description="figures that are redrawn")
     tables: Items[Item] = Field(default=(), description="tables that are regenerated")
+    gallery: Items[Id] = Field(
+        default=(), description="figures that the first page of a site shows of the paper, the best first; empty: all"
+    )
     times: Items[Timing] = Field(
         default=(), description="networks and devices on which runs of simulated workers are timed, by experiment"
     )
@@ -144,6 +147,10 @@ class PaperFile(Settings):
                 if instead == name or (METRICS[instead].unit, METRICS[instead].better) != same:
                     allowed = f"another metric in {METRICS[name].unit} of which {METRICS[name].better} is better"
                     yield wrong(("metrics_at", scale, name), instead, allowed)
+        figures = [figure.id for figure in self.figures]
+        for index, name in enumerate(self.gallery):
+            if name not in figures:
+                yield ("gallery", index), not_among(name, figures)
         yield from check_unique(
             ((group, index, "id"), item.id)
             for group in ("figures", "tables")

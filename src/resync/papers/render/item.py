@@ -15,6 +15,7 @@ from resync.papers.paper.published import PublishedValue, most_certain
 from resync.papers.plan.modelled import ModelledTime, modelled_time
 from resync.papers.render import style
 from resync.papers.render.options.base import KindOptions
+from resync.papers.render.origin import Origin
 from resync.papers.render.points import points_csv
 from resync.papers.render.table import Table
 from resync.papers.render.table_tex import tex
@@ -221,7 +222,10 @@ def draw(data: ItemData, stem: Path) -> list[Path]:
         content = kind.prepare(data)
         if isinstance(content, Table):
             return write_table(content, data.width, stem)
-        files = style.encode(kind.draw(content, data.width), data.title) | {".csv": points_csv(content).encode()}
+        points = points_csv(content).encode()
+        states = [state for series in data.series for state in series.states]
+        origin = Origin.of(f"{stem.parent.name}/{stem.name}", data.scale, points, states)
+        files = style.encode(kind.draw(content, data.width), data.title, str(origin)) | {".csv": points}
     return _write(files, stem)
 
 

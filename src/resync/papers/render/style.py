@@ -247,18 +247,21 @@ def label_y(axes: Axes, label: str, height: float) -> None:
     axes.set_ylabel("\n".join(wrapped(label, 0.6 * 72 * height, LABEL)), linespacing=1.1)
 
 
-def encode(figure: Figure, title: str = "") -> dict[str, bytes]:
-    """The figure as `.pdf`, `.png` and `.svg`, reproducible to the byte: without dates and versions."""
+def encode(figure: Figure, title: str = "", origin: str | None = None) -> dict[str, bytes]:
+    """The figure as `.pdf`, `.png` and `.svg`, reproducible to the byte: without dates and versions.
+
+    Their metadata have the title, and in a line the `origin`.
+    """
     return {
-        ".pdf": _saved(figure, "pdf", Title=title, CreationDate=None, Producer=None),
-        ".png": _saved(figure, "png", Title=title, Software=None),
-        ".svg": svg(figure, title),
+        ".pdf": _saved(figure, "pdf", Title=title, Subject=origin, CreationDate=None, Producer=None),
+        ".png": _saved(figure, "png", Title=title, Software=None, **({"Description": origin} if origin else {})),
+        ".svg": svg(figure, title, origin),
     }
 
 
-def svg(figure: Figure, title: str = "") -> bytes:
+def svg(figure: Figure, title: str = "", origin: str | None = None) -> bytes:
     """The figure as SVG: text as text, also for viewers without the font."""
-    saved = _saved(figure, "svg", Title=title, Date=None, Creator=None)
+    saved = _saved(figure, "svg", Title=title, Description=origin, Date=None, Creator=None)
     return saved.replace(", ".join(f"'{name}'" for name in FONTS).encode(), _SVG_FONTS)
 
 

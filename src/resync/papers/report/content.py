@@ -11,6 +11,7 @@ from typing import Any
 from resync.base.errors import UserError
 from resync.base.files import read_json
 from resync.base.settings.tree import leaves
+from resync.papers.audit.in_words import said
 from resync.papers.audit.rows import CLAIMS
 from resync.papers.paper import Suite
 from resync.papers.paper.paper import Paper
@@ -21,10 +22,12 @@ from resync.runs.run import Run
 
 ARCHIVE = "reference"
 """The folder of the repository's own results, beside those of the scales."""
+_JOINED = ("headline", "damaged", "lines")
+"""What audits of several papers have one after the other."""
 SeriesName = tuple[str, str, str]
 """Paper, experiment and series."""
 Line = dict[str, Any]
-"""A row or a claim of `audit.json`, with its `anchor`."""
+"""A row or a claim of `audit.json`, with its `anchor`, and of a claim what it `said` apart from what was trained."""
 
 
 def read_audit(file: Path) -> dict[str, Any]:
@@ -37,7 +40,10 @@ def read_audit(file: Path) -> dict[str, Any]:
     found = read_json(file)
     try:
         rows = [row | {"anchor": f"{row['paper']}-{row['id']}"} for row in found["rows"]]
-        claims = [claim | {"anchor": f"{claim['paper']}-claim-{claim['id']}"} for claim in found["claims"]]
+        claims = [
+            claim | {"anchor": f"{claim['paper']}-claim-{claim['id']}", "said": said(claim)}
+            for claim in found["claims"]
+        ]
         known = {name: found[name] for name in ("headline", "score", "verdicts", "reasons", "signs", "failures")}
         damaged = [line for lines in found["damaged"].values() for line in lines]
         return known | {"damaged": damaged, "lines": [*claims, *rows]}
@@ -81,7 +87,14 @@ class Content:
 
     @cached_property
     def audit(self) -> dict[str, Any]:
-        return read_audit(self.results / self.scale / "audit.json")
+        """That of all papers, and those of papers that it does not have yet."""
+        folder = self.results / self.scale
+        found = read_audit(folder / "audit.json")
+        known = {line["paper"] for line in found.get("lines", [])}
+        for paper in self.papers:
+            own = read_audit(folder / paper.id / "audit.json") if paper.id not in known else {}
+            found = own | found | {name: [*found.get(name, []), *own[name]] for name in _JOINED if own}
+        return found
 
     @cached_property
     def archive(self) -> dict[str, Any]:

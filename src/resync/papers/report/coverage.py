@@ -63,8 +63,10 @@ class Count:
 
     @property
     def text(self) -> str:
-        """`3 of 5` are drawn; `none` exists."""
-        return f"{self.drawn} of {self.declared}" if self.declared else "none"
+        """`3 of 5` are drawn, `0 of 5, 4 in the archive`; `none` exists."""
+        archived = self.states.count(ARCHIVED)
+        kept = f", {archived} in the archive" if archived else ""
+        return f"{self.drawn} of {self.declared}{kept}" if self.declared else "none"
 
 
 def coverage(suite: Suite, figures: Path) -> list[ItemAtScales]:

@@ -33,7 +33,7 @@ from resync.runs.results.summary import commits
 from resync.runs.run.in_words import tallied
 from resync.runs.run.run import SCALES
 
-_IN_GALLERY = 6
+_IN_GALLERY = 4
 _COPIED = ("run.yaml", "summary.json", "metrics.csv")
 """The files of a run that lie beside its page; steps.csv may be as large as all others together."""
 
@@ -50,7 +50,7 @@ def report(suite: Suite, scale: str, results: Path, figures: Path) -> Path:
     if folder.exists():
         delete_folder(folder)
     aside.rename(folder)
-    _write_index(suite, results, figures)
+    write_index(suite, results, figures)
     return folder / "index.html"
 
 
@@ -115,11 +115,13 @@ class _Site:
             "overview",
             audit=content.audit,
             summary=self._summary(),
+            numbers=self._numbers(),
             gallery=self._gallery(),
             agree=[line for line in tried if line["verdict"] == AGREES],
             differ=[line for line in tried if is_failure(line["kind"], line["verdict"])],
             undecided=[line for line in tried if line["verdict"] == OPEN],
             of_archive=content.scale == "smoke",
+            legend={"width": 60, "box": (22, 24), "zero": 6, "bar": 14, "dots": [34], "text": "an example of a bar"},
             coverage=self.coverage,
             counts=by_paper(self.coverage),
             totals=of_all(self.coverage),
@@ -130,29 +132,49 @@ class _Site:
         )
 
     def _summary(self) -> str:
-        """What was done at this scale, and at any but the smallest what it says of the papers' claims."""
+        """What this scale says of the papers' claims."""
+        if self.content.scale == "smoke":
+            return "Smoke scale shows that everything works here. Its tiny models test no claim of a paper."
+        claims = claims_of_papers(self.content.lines, self.content.scale)
+        return f"{counted_in_words(claims).capitalize()}." if claims else ""
+
+    def _numbers(self) -> list[tuple[str, str]]:
+        """The numbers of the first page, each with what it counts: numbers, claims, and what was drawn or trained."""
         content, total = self.content, of_all(self.coverage)[self.content.scale]
         ended = sum(state.has_ended for state in content.states.values())
-        done = (
-            f"{ended:,} of {len(content.states):,} runs finished, and {total.drawn} of {total.declared} figures and "
-            "tables are drawn"
-        )
+        done = [
+            (f"{total.drawn} of {total.declared}", "figures and tables are drawn"),
+            (f"{ended:,} of {len(content.states):,}", "runs have finished"),
+        ]
         if content.scale == "smoke":
-            return f"Smoke scale tests the machinery: {done}. Its tiny models test no claim of a paper."
-        claims = claims_of_papers(content.lines, content.scale)
-        return f"{done}{'; ' + counted_in_words(claims) if claims else ''}."
+            return done
+        numbers = counts(line for line in content.lines if line["kind"] == MEASURED)
+        claims = counts(claims_of_papers(content.lines, content.scale))
+        tried = sum(claims.values()) - claims.get(UNTESTED, 0)
+        return [
+            (f"{numbers.get(AGREES, 0):,}", f"of {sum(numbers.values()):,} published numbers agree"),
+            (f"{claims.get(AGREES, 0)} of {tried}", "tested claims agree"),
+            done[0],
+        ]
 
     def _gallery(self) -> list[dict[str, str]]:
-        """Six figures: of every paper the first one that is drawn, then the second ones."""
+        """Four figures: of every paper its best that is drawn, then the next; first where most claims are tested."""
         content = self.content
-        of_papers = [list(self._pictures(paper)) for paper in content.papers]
+
+        def evidence(paper: Paper) -> tuple[int, int]:
+            found = [line for line in content.lines_of(paper.id) if line["verdict"] != UNTESTED]
+            return -sum(line["kind"] == CLAIM for line in found), -sum(line["kind"] == MEASURED for line in found)
+
+        of_papers = [list(self._pictures(paper)) for paper in sorted(content.papers, key=evidence)]
         ranked = (found for row in zip_longest(*of_papers) for found in row if found)
         return list(islice(ranked, _IN_GALLERY))
 
     def _pictures(self, paper: Paper) -> Iterator[dict[str, str]]:
         content = self.content
         figures = [each for each in paper.figures if each.id in content.items[paper.id]]
-        for item in sorted(figures, key=lambda each: (not each.options.of_paper_scale, each.options.planned)):
+        if chosen := [each for each in figures if each.id in paper.gallery]:
+            figures = sorted(chosen, key=lambda each: paper.gallery.index(each.id))
+        for item in figures:
             if (content.figures / content.scale / paper.id / f"{item.id}.svg").exists():
                 runs = content.suite.item_runs(paper.id, item.id, content.scale)
                 title = item.title_at(runs, content.suite.references(paper.id, item.id, content.scale))
@@ -252,14 +274,15 @@ def _note(states: Iterable[RunState]) -> str:
     return f"Newest result: {ended[:10]} {ended[11:16]} UTC{trained}."
 
 
-def _write_index(suite: Suite, results: Path, figures: Path) -> None:
+def write_index(suite: Suite, results: Path, figures: Path) -> None:
+    """Write `results/index.html`, which leads to the sites of all scales, or says how to get them."""
     rows = coverage(suite, figures)
     entries = [
         {
             "scale": scale,
             "sentence": _sentence(results, scale) if scale != "smoke" else "",
             "archive": _sentence(results / ARCHIVE, scale),
-            "exists": (results / scale / "site/index.html").exists(),
+            "site": next((site for site in _places(scale) if (results / site).exists()), ""),
         }
         for scale in SCALES
     ]
@@ -268,6 +291,11 @@ def _write_index(suite: Suite, results: Path, figures: Path) -> None:
     css = (ASSETS / "site.css").read_text(encoding="utf-8")
     content = {"entries": entries, "css": css, "counts": by_paper(rows), "totals": of_all(rows), "links": sites}
     write_text(results / "index.html", Writer(results, suite=suite).html("index", **content))
+
+
+def _places(scale: str) -> tuple[str, ...]:
+    """Where a site may lie: that of the results here, and that of the archive as `make report-reference` draws it."""
+    return f"{scale}/site/index.html", f"../.reference/results/{scale}/site/index.html"
 
 
 def _sentence(results: Path, scale: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +89,13 @@ def _of_paper(suite: Suite, paper: Paper) -> Iterator[dict[str, Any]]:
     "show a figure, table, claim or run: what it is, where it lies, and what came out, here or in the repository's "
     "own results",
     CONFIGS, SCALE, JSON,
-    flag("id", metavar="ID", help="as `resync list PAPER` has them, or a run, as `resync list PAPER --runs` has them"),
+    flag("id", metavar="ID", help="as `resync list PAPER` has them, a run, as `resync list PAPER --runs` has them, "
+         "or the file of a figure (PNG, PDF, SVG): the runs, commits and numbers that it was drawn from"),
 )  # fmt: skip
 def _show(options: argparse.Namespace) -> None:
+    if (file := Path(options.id)).suffix in (".png", ".pdf", ".svg"):
+        print("\n".join(_drawn_from(file, options)))
+        return
     options.paper, _, name = options.id.partition("/")
     suite = suite_of(options)
     paper = suite.papers[options.paper]
@@ -112,6 +117,24 @@ def _show(options: argparse.Namespace) -> None:
         raise UserError(
             f"{paper.id}: found {name!r}, allowed: an id that `resync list {paper.id}` has{suggestion(name, known)}"
         )
+
+
+def _drawn_from(file: Path, options: argparse.Namespace) -> Iterator[str]:
+    """What a figure says of itself, whether the CSV beside it is its own, and which of its runs are still declared."""
+    from resync.papers.render.origin import read_origin  # not at the top: it needs packages that a list does not
+
+    found = read_origin(file.read_bytes())
+    if found is None:
+        raise UserError(f"{file}: says nothing of what it was drawn from, allowed: a figure of `resync render`")
+    yield f"{found.item} at {found.scale} scale"
+    data = file.with_suffix(".csv")
+    same = data.exists() and sha256(data.read_bytes()).hexdigest() == found.data
+    yield f"data: sha256 {found.data}, {f'as {data}' if same else f'not that of {data}'}"
+    yield f"trained at commit: {', '.join(found.commits) or 'unknown'}"
+    options.paper = found.item.partition("/")[0]
+    suite = suite_of(options)
+    declared = {run.hash: run.id for scale in (found.scale, "paper") for run in suite.runs(options.paper, scale)}
+    yield from (f"run {each}: {declared.get(each, 'not declared any more')}" for each in found.runs)
 
 
 def _ended(run: Run) -> Iterator[str]:

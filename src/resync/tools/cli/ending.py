@@ -47,7 +47,7 @@ def ending(
         lines += ["Smoke scale shows that everything works here. Its models are tiny: it tests no claim of a paper."]
     lines += [
         "",
-        *_open(scale, len(papers) == len(suite.papers), drawn),
+        *_open(scale, papers, len(papers) == len(suite.papers), drawn),
         *_came_out(tested),
         "",
         *_next(suite, scale, papers, items),
@@ -77,10 +77,11 @@ def _runs(suite: Suite, scale: str, papers: Sequence[str], items: Sequence[str])
     return list({run.id: run for some in (runs, *of_items) for run in some}.values())
 
 
-def _open(scale: str, with_site: bool, drawn: Sequence[Path]) -> Iterator[str]:
-    """What to look at; the site is written again with all papers only."""
-    site = Path("results", scale, "site/index.html")
-    places = [str(site)] if with_site and site.exists() else []
+def _open(scale: str, papers: Sequence[str], all_papers: bool, drawn: Sequence[Path]) -> Iterator[str]:
+    """What to look at: of all papers the site and the page of all scales, of some their pages of the site."""
+    site = Path("results", scale, "site")
+    pages = [site, Path("results")] if all_papers else [site / paper for paper in papers]
+    places = [str(page / "index.html") for page in pages if (page / "index.html").exists()]
     more = f"    and {len(drawn) - 1} more" if len(drawn) > 1 else ""
     places += [f"{drawn[0]}{more}"] if drawn else []
     for place in places:

@@ -235,11 +235,13 @@ def _import(options: argparse.Namespace) -> None:
 @verb("write the site of a scale: pages with all its results", CONFIGS, RESULTS, FIGURES, SCALE)
 @on_results
 def _report(options: argparse.Namespace) -> None:
-    from resync.papers.report import report
+    from resync.papers.report import report, write_index
 
     archive = getattr(options, "archive", None)
     figures = options.figures / archive.name if archive else options.figures
-    page = report(suite_of(options), options.scale, _folder(options), figures)
+    suite = suite_of(options)
+    page = report(suite, options.scale, _folder(options), figures)
     if archive:
         page = shutil.copytree(page.parent, archive.parent / options.scale / "site", dirs_exist_ok=True) / page.name
+        write_index(suite, archive.parent, options.figures)
     print(page)

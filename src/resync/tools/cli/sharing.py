@@ -78,7 +78,8 @@ def _redraw(options: argparse.Namespace) -> None:
         choices=("renew", "check", "certify"),
         help="renew: add the runs of --results, draw everything from all runs, and renew what README.md shows of them; "
         "check: draw everything again, and exit with 1 if anything differs from what is committed, or from what "
-        "README.md and docs/ quote and show; certify: train a run of each experiment that was trained with uncommitted "
+        "README.md and docs/ quote and show, or if a link of a site is "
+        "broken; certify: train a run of each experiment that was trained with uncommitted "
         "changes again, and note that its bits are the same (exit with 1 if they are not)",
     ),
 )  # fmt: skip
@@ -132,6 +133,7 @@ def _check(options: argparse.Namespace) -> int:
     from resync.papers.archive.build import drawn_place
     from resync.papers.archive.page_blocks import outdated
     from resync.papers.archive.reference import check, other_versions, place_of, wrong_quotes_in
+    from resync.papers.report import broken_links
 
     place, suite = place_of(options.results, options.figures), suite_of(options)
     scales = _choose_scales(options, _scales_of(place.archive), place.archive)
@@ -141,13 +143,15 @@ def _check(options: argparse.Namespace) -> int:
         for scale in scales:
             drawn, lines = check(suite, scale, place, into)
             _tell(scale, None, drawn)
-            for line in lines:
+            site = drawn_place(into).archive / scale / "site"
+            broken = list(broken_links(site))
+            for line in (*lines, *broken):
                 print(line)
             if lines and (versions := other_versions(scale, place)):
                 print(f"drawn with other packages than those committed: {versions}")
             equal = f"all {len(place.kept(scale))} files are those committed"
             print(f"{scale}: {f'{len(lines)} files differ' if lines else equal}")
-            differs |= bool(lines)
+            differs |= bool(lines or broken)
         wrong = [*wrong_quotes_in(_pages(), scales, place, into), *outdated(_pages(), suite, place)]
     for line in wrong:
         print(line)

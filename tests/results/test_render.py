@@ -299,6 +299,25 @@ def test_a_table_of_metrics_has_published_columns_where_something_is_published(s
     assert table.records[0]["training_hours_modelled_mean"] > table.records[2]["training_hours_modelled_mean"]
 
 
+def test_a_time_to_which_the_model_is_fitted_is_no_prediction(papers: Suite, suite: Suite, finished: Path):
+    runs = papers.runs("sgp", "mini", "resnet50_ethernet")
+    times = {run.label: modelled_time(papers, run) for run in runs}
+    assert {label for label, time in times.items() if time and time.fitted} == {"AR-SGD, 4 nodes", "AR-SGD, 32 nodes"}
+    data = load(suite, "toy", "table2", "smoke", finished)
+    assert "fitted to, no prediction" not in metrics_table.prepare(data).note
+    series = tuple(replace(each, time=each.time and replace(each.time, fitted=True)) for each in data.series)
+    table = metrics_table.prepare(replace(data, series=series))
+    assert "* fitted to, no prediction" in table.note
+    assert any(text.endswith("*") for row in table.rows for text in texts(row))
+
+
+def test_an_axis_of_epochs_that_are_times_says_so(suite: Suite, finished: Path):
+    data = load(suite, "toy", "fig6", "smoke", finished)
+    chosen = options_of("render", "training_curves")(metrics=["train_loss", "val_top1"], axis="Time (epochs)")
+    panels = training_curves.prepare(replace(data, item=data.item.model_copy(update={"options": chosen})))
+    assert {panel.x_axis for panel in panels.panels} == {"Time (epochs)"}
+
+
 def test_periods_are_drawn_without_any_run(suite: Suite, tmp_path: Path):
     panels = period_schedule.prepare(load(suite, "toy", "fig7", "smoke", tmp_path))
     rates, periods = panels.panels

@@ -143,6 +143,8 @@ def test_a_claim_in_words_is_statement_outcome_and_last_what_was_trained():
     assert outcome.startswith("not tested here (untuned rates); measured all the same: QSR 42.7")
     assert "-0.93 points (-1.05 to -0.81); claimed at least +0.30, n = 6" in outcome
     assert with_verdict(tried | {"verdict": "open"}).splitlines()[1].startswith("    open, exploratory: QSR 42.7")
+    follows = with_verdict(tried | {"because": "arithmetic"})
+    assert follows.splitlines()[1].startswith("    follows from the settings, without a run: QSR 42.7")
     nothing = tried | {"sides": [], "effects": [], "statement": "QSR ends higher.", "reason": "no run"}
     assert with_verdict(nothing) == "QSR ends higher.\n    not tested here (no run)"
 

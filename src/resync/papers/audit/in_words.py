@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from resync.papers.audit.verdicts import UNTESTED
+from resync.papers.audit.verdicts import ARITHMETIC, UNTESTED
 from resync.runs.results.seed_values import decimals_for, difference_with_unit, effect_texts, number, signed
 
 _TRAINED = re.compile(r"Here \((.*?)\): ")
@@ -32,6 +32,8 @@ def _outcome(claim: Mapping[str, Any]) -> str:
     found = in_words(claim)
     if claim["verdict"] != UNTESTED:
         return f"{claim['verdict']}{', exploratory' if claim['exploratory'] else ''}{': ' if found else ''}{found}"
+    if claim["because"] == ARITHMETIC:
+        return f"follows from the settings, without a run: {found}"
     why = claim["reason"].partition(f"; {ALL_THE_SAME}")[0]
     return f"not tested here ({why}){'; measured all the same: ' if found else ''}{found}"
 

@@ -26,12 +26,14 @@ class ModelledTime:
         vectors: parameter vectors that a worker sends until then.
         whole: the clock of the published run for which it stands, with that run's steps.
         on: the network and the computing time in words.
+        fitted: whether that run is one of the two to whose published times the computing time is fitted.
     """
 
     clock: RunTime
     vectors: float
     whole: RunTime
     on: str
+    fitted: bool = False
 
     def seconds(self, steps: ArrayLike, volume_percent: ArrayLike) -> NDArray[np.float64]:
         """The time after `steps` steps: computing in proportion to them, communication to what was sent."""
@@ -70,11 +72,13 @@ def timed_on(suite: Suite, timing: Timing, run: Run, reference: Run, size: int) 
     network = nodes_of(reference, LINKS[timing.network], LINKS["pcie_3_x16"])
     if reference.processes < reference.workers:  # of which no nodes are known
         network = replace(network, node_size=1)
-    machine, fitted = _machine(suite, timing, reference, network, size)
+    machine, of_fit = _machine(suite, timing, reference, network, size)
     stands_for = {"workers": reference.workers, "gpus_per_worker": reference.gpus_per_worker}
     clock = wall_clock(run.model_copy(update=stands_for), machine, size)
-    on = f"{network.link.title}, {machine.compute:.3g} s of computing per step{fitted}"
-    return ModelledTime(clock, float(volume(run).vectors), wall_clock(reference, machine, size), on)
+    words = f" (fitted to published times of {listed(each.label for each in of_fit)})" if of_fit else ""
+    on = f"{network.link.title}, {machine.compute:.3g} s of computing per step{words}"
+    fitted = (reference.experiment, reference.series) in {(each.experiment, each.series) for each in of_fit}
+    return ModelledTime(clock, float(volume(run).vectors), wall_clock(reference, machine, size), on, fitted)
 
 
 def _stood_for(suite: Suite, run: Run, timing: Timing) -> Run:
@@ -85,12 +89,11 @@ def _stood_for(suite: Suite, run: Run, timing: Timing) -> Run:
     return next((each for each in timed if each.workers == run.workers), timed[0])
 
 
-def _machine(suite: Suite, timing: Timing, run: Run, network: Network, size: int) -> tuple[Machine, str]:
-    """The devices, and on which runs they are calibrated, in words."""
+def _machine(suite: Suite, timing: Timing, run: Run, network: Network, size: int) -> tuple[Machine, list[Run]]:
+    """The devices, and on which runs they are calibrated."""
     if isinstance(timing.compute, float):
-        return Machine(network, timing.compute), ""
+        return Machine(network, timing.compute), []
     runs = {each.series: each for each in suite.runs(run.paper, "paper", timing.compute)}
     nodes = partial(nodes_of, link=network.link, inside=network.inside)
     found = fit([(each, size) for each in runs.values()], suite.papers[run.paper].published, nodes)
-    labels = listed(each.label for each in runs.values() if each.id in found.runs)
-    return found.machine(network), f" (fitted to published times of {labels})"
+    return found.machine(network), [each for each in runs.values() if each.id in found.runs]

@@ -14,6 +14,8 @@ from resync.runs.run.in_words import listed
 
 MARKS = {"secondary": "†", "derived": "‡", "measured": "¶", "unverified": "§"}
 """What stands behind a published value that was not read in the paper itself, by its status."""
+FITTED = "*"
+"""What stands behind a modelled time of a run to whose published time the model is fitted."""
 BEST = "bold: the best mean, and those whose ± overlaps with it"
 BEST_OF_ONE = "bold: the best value"
 VOLUME = "volume: vectors of parameters that a worker sends, in % of one per step"
@@ -112,7 +114,9 @@ def _own_cell(
         values = sorted(set(ours.values))
         if not ours.finite:
             return Cell(NONE)
-        return Cell(NONE.join(f"{value:,.{decimals}f}" for value in values[:1] + values[1:][-1:]))
+        fitted = data.simulates(metric) and series.time is not None and series.time.fitted
+        text = NONE.join(f"{value:,.{decimals}f}" for value in values[:1] + values[1:][-1:])
+        return Cell(text, mark=FITTED if fitted else "")
     # The number of seeds is in the note unless it differs.
     n = ours.n if len({len(each.results("finished")) for each in data.series} - {0}) > 1 else None
     mark = _marks(data).get(series.defects, "") if first else ""
@@ -173,4 +177,5 @@ def _note(data: ItemData, rows: Sequence[Sequence[Cell]], metrics: Sequence[str]
         parts.append(BEST if several else BEST_OF_ONE)
     parts += [VOLUME] if "volume_percent" in metrics else []
     parts += filter(None, [data.timed_on if any(map(data.simulates, metrics)) else ""])
+    parts += [f"{FITTED} fitted to, no prediction"] if any(cell.mark == FITTED for row in rows for cell in row) else []
     return " · ".join([*parts, *status_notes(rows), *state_notes(_marks(data))])

@@ -20,7 +20,7 @@ def prepare(data: ItemData[TrainingCurves]) -> Panels:
             replace(line, marks=_marks(data, series, metric)) for line, series in zip(lines, data.drawn, strict=True)
         ]
         log = metric in data.options.log
-        panels.append(Panel("Epoch", axis_label(metric), marked, limits(marked, 0.1, log), log))
+        panels.append(Panel(data.options.axis, axis_label(metric), marked, limits(marked, 0.1, log), log))
     return Panels(panels, setting(data, *(panel.lines for panel in panels)))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from resync.papers.paper.published import CERTAINTY, PublishedValue, most_certain
 from resync.papers.plan.calibrate import Calibration, Timed, calibrate
 from resync.papers.plan.forecast import certainty
-from resync.papers.render.columns import MARKS, published_cell, state_marks, state_notes, status_notes
+from resync.papers.render.columns import FITTED, MARKS, published_cell, state_marks, state_notes, status_notes
 from resync.papers.render.item import NONE, ItemData, Series
 from resync.papers.render.options import WallClock
 from resync.papers.render.style import time_unit
@@ -18,7 +18,6 @@ from resync.runs.results.seed_values import SeedValues, decimals_of, notation, n
 from resync.runs.run import Run
 from resync.runs.run.in_words import counted
 
-_FITTED = "*"
 _PART = "communication"
 
 
@@ -90,7 +89,7 @@ def _model_cells(row: _Method, model: Calibration) -> tuple[Cell, ...]:
         return (Cell(NONE),) * 3
     communication = f"{model.communication(row.load):.2f} ± {model.communication_rounding(row.load):.2f}"
     if _basis(row, model) == "fitted":
-        total = Cell(f"{model.total(row.load):.2f}", mark=_FITTED)
+        total = Cell(f"{model.total(row.load):.2f}", mark=FITTED)
         return total, Cell(communication, mark=MARKS["derived"]), Cell(NONE)
     error = _error(row, model)
     return (
@@ -170,7 +169,7 @@ def _notes(model: Calibration, rows: Iterable[_Method]) -> list[str]:
     derived = any(value and value.status == "derived" for row in rows for value in (row.total, row.communication))
     return [
         f"model: {number(model.compute)} h of computation + {seconds} s per all-reduce, fitted to {pair}",
-        f"{_FITTED} fitted",
+        f"{FITTED} fitted",
         "± of the model: rounding of the fitted hours",
         *(["derived: from verified hours by the same formula, so not a test of it"] if derived else []),
         *([f"here: {counted(counts, 'seed')}"] if counts else []),

@@ -108,7 +108,7 @@ class _Site:
     def _overview(self) -> None:
         content, archive = self.content, self.content.archive
         known = archive.get("lines", []) if content.scale == "smoke" else content.lines
-        tried = [line for line in known if line["kind"] == CLAIM and line["effects"]]
+        tried = [line for line in known if line["kind"] == CLAIM and line["verdict"] != UNTESTED]
         tried.sort(key=lambda line: not line.get("headline"))
         self.writer.page(
             "index.html",
@@ -153,7 +153,7 @@ class _Site:
         tried = sum(claims.values()) - claims.get(UNTESTED, 0)
         return [
             (f"{numbers.get(AGREES, 0):,}", f"of {sum(numbers.values()):,} published numbers agree"),
-            (f"{claims.get(AGREES, 0)} of {tried}", "tested claims agree"),
+            (f"{claims.get(AGREES, 0)} of {tried}", "claims with a result agree"),
             done[0],
         ]
 

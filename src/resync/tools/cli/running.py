@@ -48,13 +48,21 @@ def _run(options: argparse.Namespace) -> int:
         )
 
         if papers and not code and len(papers) < len(suite.papers):
-            from resync.papers.report import report  # the workflow writes it with all papers only
-
-            report(suite, options.scale, Path("results"), Path("figures"))
+            _report(suite, options.scale)
         text, failed = ending(suite, options.scale, papers, items, time.monotonic() - started, code)
         print(f"\n{text}")
         return code or int(failed)
     return code
+
+
+def _report(suite: Suite, scale: str) -> None:
+    """Write the site of the papers that have results, which the workflow writes with all papers only."""
+    from resync.papers.report import report, write_index
+
+    there = [paper for paper in suite.papers if Path("results", scale, paper).is_dir()]
+    part = Suite({name: suite.papers[name] for name in there}, {name: suite.expanded[name] for name in there})
+    report(part, scale, Path("results"), Path("figures"))
+    write_index(suite, Path("results"), Path("figures"))
 
 
 def snakemake(targets: Sequence[str], scale: str, profile: str, *flags: str) -> int:

@@ -53,6 +53,7 @@ class TrainingCurves(KindOptions):
         min_length=2, max_length=4, description="columns of metrics.csv, one panel per column"
     )
     log: Several[DrawnMetric] = Field(default=(), description="those of the metrics whose axis is logarithmic")
+    axis: Text = Field(default="Epoch", description="title of the horizontal axis, where an epoch is a time")
 
     def checks(self) -> Iterator[Check]:
         yield from super().checks()

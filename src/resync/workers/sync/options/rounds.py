@@ -78,7 +78,8 @@ def QSR(
             loss(model(x), y).backward(); optimizer.step(); scheduler.step(); optimizer.zero_grad()
 
     Args:
-        alpha: growth coefficient, in the unit of the learning rate.
+        alpha: growth coefficient, in the unit of the learning rate: of peak * h_base^(1 / power), H is h_base at the
+            peak, and grows as soon as the learning rate falls. The paper has 0.0175 for a peak of 0.008 and h_base 4.
         h_base: smallest number of local steps in a round.
         power: 2 is QSR, 1 the linear rule, 3 the cubic rule.
         h_warmup: H of rounds that start during the warm-up; None: h_base.

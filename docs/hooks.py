@@ -35,7 +35,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/metrics.md": "\n".join(_metrics()),
         "reference/library.md": "\n".join(_library()),
     }
-    written = {page.relative_to(ROOT / "docs").as_posix(): page.read_text() for page in (ROOT / "docs").glob("*.md")}
+    written = {page.relative_to(ROOT / "docs").as_posix(): page.read_text() for page in (ROOT / "docs").rglob("*.md")}
     shown = {
         file
         for name, text in (pages | written).items()

@@ -10,7 +10,7 @@ import pytest
 from resync.tools.cli import main
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "PACKAGE.md", "CONTRIBUTING.md", "docs/*.md", "workflow/profiles/*.md"]
+PAGES = ["README.md", "PACKAGE.md", "CONTRIBUTING.md", "docs/**/*.md", "workflow/profiles/*.md"]
 OUTPUT = ("", "text")
 """The languages of blocks that show what a program prints, or a picture made of letters."""
 RUN = {

@@ -12,7 +12,7 @@ from resync.tools.cli import parser
 from resync.tools.cli.declare import VERBS
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "workflow/profiles/README.md"]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "workflow/profiles/README.md"]
 PROGRAMS = ("resync", "snakemake", "make")
 
 

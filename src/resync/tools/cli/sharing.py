@@ -162,7 +162,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _pages() -> list[Path]:
-    return [page for page in (Path("README.md"), *sorted(Path("docs").glob("*.md"))) if page.exists()]
+    return [page for page in (Path("README.md"), *sorted(Path("docs").rglob("*.md"))) if page.exists()]
 
 
 @verb(

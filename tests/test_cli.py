@@ -137,6 +137,15 @@ def test_a_figure_stands_for_its_runs(capsys: pytest.CaptureFixture[str]):
     assert shown["qsr/fig5"] == {"qsr/vit_b16_b4096/h4", "qsr/vit_b16_b4096/qsr_h4"} < shown["qsr"]
 
 
+@pytest.mark.parametrize("flags", [["--paper", "qsr", "--item", "fig5"], ["--paper=qsr", "--item=fig5"]], ids=len)
+def test_flags_name_a_figure_as_its_argument_does(flags: list[str], capsys: pytest.CaptureFixture[str]):
+    shown = []
+    for named in (["qsr/fig5"], flags):
+        assert main(["list", "--runs", *named]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1] != ""
+
+
 def test_plan_has_the_published_schedule_exactly_and_names_missing_data(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.setenv("RESYNC_DATA", str(tmp_path))
     monkeypatch.delenv("RESYNC_PREPARED", raising=False)

@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     stop and continues when it is started again, 130 if Ctrl-C asked for it.
     """
     surroundings.leave()
-    given = sys.argv[1:] if arguments is None else arguments
+    given = _with_names(sys.argv[1:] if arguments is None else arguments)
     if "_ARGCOMPLETE" in os.environ:
         import argcomplete
 
@@ -52,6 +52,18 @@ def main(arguments: list[str] | None = None) -> int:
         return exit_code(lambda: print(overview()))
     options = parser(given[:1]).parse_args(given)
     return exit_code(lambda: options.verb(options))
+
+
+def _with_names(arguments: Sequence[str]) -> list[str]:
+    """The same with `PAPER/ITEM` in the place of `--paper PAPER --item ITEM`, as scripts may have it."""
+    rest = [part for each in arguments for part in re.split(r"(?<=^--paper)=|(?<=^--item)=", each, maxsplit=1)]
+    named = []
+    for flag in ("--paper", "--item"):
+        if flag in rest[1:-1]:
+            at = rest.index(flag)
+            named.append(rest[at + 1])
+            del rest[at : at + 2]
+    return [*rest[:1], *(["/".join(named)] if named else []), *rest[1:]]
 
 
 def overview() -> str:

@@ -9,7 +9,7 @@ import pytest
 
 REQUIRE_ALL = os.environ.get("RESYNC_REQUIRE_ALL") == "1"
 NO_DATA = "RESYNC_DATA names no folder of real data (docs/data.md)"
-EXCUSED = (NO_DATA, "needs a CUDA device", "may not make network namespaces")
+EXCUSED = (NO_DATA, "needs a CUDA device")
 """Reasons of a skip that no installation can remove."""
 
 os.environ.pop("RESYNC_PREPARED", None)  # tests prepare data in folders of their own

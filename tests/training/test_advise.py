@@ -1,24 +1,15 @@
 """`sync.advise()`: the times that it reads from the last steps, and how well it foretells those of other methods."""
 
-import os
 import re
-import time
-from collections.abc import Iterator
-from datetime import timedelta
-from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
-from machine import LIMIT, program
 from processes import run_processes
 from torch import nn
 
 import resync
-from benchmarks.harness import Processes, Unavailable
-from benchmarks.synchronising.networks import Network, shaped
 from resync.base.errors import UserError
 from resync.workers.engine import clocks, transport
 from resync.workers.formulas.advice import Advice
@@ -147,75 +138,3 @@ def test_laps_have_the_communication_in_them_and_a_device_that_is_late_is_not_wa
     laps = found.laps()
     assert len(laps) == clocks.MARKS - 1
     assert set(laps) == {(1.0, 0.0, (10,)), (1.5, 0.5, (10,))}
-
-
-NETWORKS = {"100mbit": (1e8, 0.2, 0.06), "1gbit": (1e9, 0.1, 0.2)}
-"""A rate in bits per second, and seconds that a message of all parameters takes at it, and the computing of a step."""
-STEPS, TURNS = 12, 3
-
-
-@pytest.fixture
-def network(request: pytest.FixtureRequest) -> Iterator[Network]:
-    """Two namespaces whose interfaces send at most a rate."""
-    for name in ("ip", "tc"):
-        program(name, "iproute2")
-    try:
-        made = shaped(2, request.param)
-    except Unavailable:
-        pytest.skip("may not make network namespaces")
-    yield made
-    made.remove()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("network", "rate"), [(name, name) for name in NETWORKS], indirect=["network"])
-def test_steps_of_other_periods_and_of_gossip_take_as_long_as_foretold(
-    network: Network, rate: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """Computing is a pause here, and the network the slowest part, so that a busy machine changes little."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
-    with Processes(imports=["torch", "torch._dynamo", "resync.library"]) as processes:
-        given = [{"rank": rank, "folder": str(tmp_path), "network": rate} for rank in (0, 1)]
-        reports = processes.run("test_advise:_measure", given, namespaces=network.namespaces, timeout=LIMIT)
-    for report in reports:
-        for name, (foretold, measured) in report.value.items():
-            assert foretold == pytest.approx(measured, rel=0.1), name
-
-
-def _measure(rank: int, folder: str, network: str) -> dict[str, tuple[float, float]]:
-    """Seconds of a step as foretold by other trainings, and as measured; medians of trainings that take turns."""
-    os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
-    limit = timedelta(seconds=LIMIT)
-    dist.init_process_group("gloo", store=dist.FileStore(f"{folder}/store", 2), rank=rank, world_size=2, timeout=limit)
-    rate, message, computing = NETWORKS[network]
-    width = int((rate / 8 * message / 4) ** 0.5)
-    trained = {
-        "in rounds": (resync.LocalSGD(period=2), 2),
-        "in messages": (resync.SGP(), 1),
-        **{f"H = {h}": (resync.LocalSGD(period=h), h) for h in (1, 4)},
-        "gossip": (resync.SGP(), 1),
-    }
-    found = [{name: _train(*given, width, computing) for name, given in trained.items()} for _ in range(TURNS)]
-    rounds, messages = ([turn[name][1] for turn in found] for name in ("in rounds", "in messages"))
-    foretold = {f"H = {h}": [each.step(h) for each in rounds] for h in (1, 4)}
-    foretold["gossip"] = [each.computing + each.message for each in messages]
-    return {name: (median(foretold[name]), median(turn[name][0] for turn in found)) for name in foretold}
-
-
-def _train(method: SyncOptions, period: int, width: int, computing: float) -> tuple[float, Advice]:
-    """The mean seconds of a step, after the first round, and the advice after whole rounds."""
-    model = nn.Linear(width, width, bias=False)
-    gradient = torch.zeros(width, width)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    sync = resync.attach(model, optimizer, method)
-    begin = 0.0
-    for step in range(period + STEPS):
-        if step == period:
-            begin = time.perf_counter()
-        model.weight.grad = gradient
-        time.sleep(computing)
-        optimizer.step()
-    mean = (time.perf_counter() - begin) / STEPS
-    advice = sync.advise()
-    sync.detach()
-    return mean, advice

@@ -222,7 +222,11 @@ def test_ffcv_is_exactly_the_one_that_is_locked():
 def test_version_is_the_cited_one():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == PYPROJECT["project"]["version"] == resync.__version__
-    assert f"## {citation['version']} " in (ROOT / "CHANGELOG.md").read_text()
+    assert f"## {citation['version']} ({citation['date-released']})" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_there_is_one_address_of_the_repository():
+    assert f"git clone {PYPROJECT['project']['urls']['Repository']} " in (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize("page", ["README.md", "PACKAGE.md"])

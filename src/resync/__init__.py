@@ -11,7 +11,7 @@ torch.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from resync.base.processes.memory import keep_freed_memory as keep_freed_memory

@@ -32,7 +32,7 @@ def declare(folder: Path, sources: list[dict[str, Any]], **changes: Any) -> Data
         "mean": [0.5] * channels,
         "std": [0.25] * channels,
     }
-    file = folder / "package/data/tiny.yaml"
+    file = folder / "package/tasks/data/tiny.yaml"
     file.parent.mkdir(parents=True)
     file.write_text(yaml.safe_dump({"description": "tiny", "reader": reader, "facts": facts, "prepare": prepare}))
     return data_set("tiny", folder / "package")

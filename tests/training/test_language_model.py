@@ -249,8 +249,8 @@ def declare(folder: Path, content: str, **changes: Any) -> Any:
             "sha256": hashlib.sha256(content.encode()).hexdigest(),
         },
     }  # fmt: skip
-    (folder / "package/data").mkdir(parents=True)
-    (folder / "package/data/tiny.yaml").write_text(yaml.safe_dump(declaration))
+    (folder / "package/tasks/data").mkdir(parents=True)
+    (folder / "package/tasks/data/tiny.yaml").write_text(yaml.safe_dump(declaration))
     return data_set("tiny", folder / "package")
 
 

@@ -478,7 +478,7 @@ def test_declared_data_sets_agree_with_themselves_and_become_tensors(name: str, 
 
 def test_training_on_prepared_data_needs_neither_progress_bars_nor_sentencepiece(tmp_path: Path):
     """They are for those who convert and for text: a run on a GPU machine with torch and little else has neither."""
-    shutil.copytree(Path(prepare.__file__).parents[1], tmp_path / "src/resync")
+    shutil.copytree(Path(prepare.__file__).parents[2], tmp_path / "src/resync")
     code = (
         "import sys; sys.modules.update(dict.fromkeys(['sentencepiece', 'tqdm'])); "
         "from resync.tasks.data import prepared, streamed, text; import resync.tasks.models.transformer"

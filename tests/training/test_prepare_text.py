@@ -31,8 +31,8 @@ def declare(folder: Path, **changes):
         "facts": facts | {f"{split}_samples": count for split, count in COUNTS.items()} | changes.pop("facts", {}),
         "prepare_text": {"folder": "raw", "variant": "tiny-text", **files} | changes,
     }
-    (folder / "package/data").mkdir(parents=True, exist_ok=True)
-    (folder / "package/data/tiny.yaml").write_text(yaml.safe_dump(declaration))
+    (folder / "package/tasks/data").mkdir(parents=True, exist_ok=True)
+    (folder / "package/tasks/data/tiny.yaml").write_text(yaml.safe_dump(declaration))
     data_set.cache_clear()
     return data_set("tiny", folder / "package")
 

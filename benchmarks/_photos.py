@@ -56,7 +56,7 @@ class Photos:
     @property
     def of(self) -> DataSet:
         """Its declaration, with ImageNet's constants."""
-        file = self.folder / "package/data" / f"{NAME}.yaml"
+        file = self.folder / "package/tasks/data" / f"{NAME}.yaml"
         if not file.exists():
             facts = {
                 "train_samples": self.number,

@@ -53,7 +53,7 @@ addEventListener("DOMContentLoaded", () => {
       return [...names].map((name) => [name, runs.map((run) => run[key][name])]).filter(([, values]) => new Set(values.map(String)).size > 1);
     };
     const settings = differing("settings").map(([name, values]) => [element("code", {}, name), values.map((value) => value ?? "–")]);
-    const final = differing("final").filter(([name]) => name in resync.runs.metrics)
+    const final = differing("final").filter(([name]) => name in resync.metrics)
       .map(([name, values]) => [resync.titleOf(name), values.map((value) => shown(value))]);
     const made = chart(ids)(runs);
     place.replaceChildren(

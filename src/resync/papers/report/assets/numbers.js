@@ -36,7 +36,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
   resync.shown = shown;
 
   function titleOf(name) {
-    const known = resync.runs.metrics[name];
+    const known = resync.metrics[name];
     if (!known) return name;
     return known.unit === "1" ? known.title : `${known.title} (${known.unit})`;
   }

@@ -47,8 +47,9 @@ def test_a_run_over_two_machines_stops_on_both_and_ends_like_one_on_one_machine(
         pytest.importorskip("deepspeed", reason="DeepSpeed is not installed: pip install deepspeed")
     with both(folder, "--launcher", launcher) as (first, second):
         until(lambda: checkpoints(folder), first)
-        others = [*first.children(recursive=True), *second.children(recursive=True)]
-        second.kill()
+        others = first.children(recursive=True)
+        for lost in [*second.children(recursive=True), second]:
+            lost.kill()
         assert code_of(first) == 1
         until(lambda: have_ended(others))
     assert state.recorded(folder).state == "failed"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import psutil
 import pytest
 
-LIMIT = 300
+LIMIT = 900
 """Seconds after which a test fails that waits; less than the limit of a whole test."""
 
 

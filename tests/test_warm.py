@@ -19,9 +19,10 @@ from resync.base.processes import warm, warm_client
 # Its only verb; `learn` imports a module, which the server then imports for the next job.
 SERVER = """
 import os, signal, socket, sys, time
-from resync.base.processes import warm
+from resync.base.processes import surroundings, warm
 
 def verb(arguments):
+    surroundings.leave()
     if "learn" in arguments:
         import wave
     print(os.getcwd(), os.environ["GREETING"], *arguments[1:], flush=True)
@@ -55,11 +56,18 @@ CLIENT = "import sys; from resync.base.processes import warm_client; sys.exit(wa
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen]:
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[subprocess.Popen]:
     """A warm process with the verb above, which ends well when its input does and deletes its folder."""
     folder = Path(tempfile.mkdtemp(dir="/tmp"))  # that of the test may be too long for the address of a socket
     monkeypatch.setenv(warm_client.ADDRESS, f"{folder}/socket")
-    with subprocess.Popen([sys.executable, "-c", SERVER, str(folder)], stdin=subprocess.PIPE) as server:
+    command = [sys.executable, "-c", SERVER, str(folder)]
+    # Its output is a file, in which it could seek, and that of its forks is a pipe.
+    with (
+        (tmp_path / "server.log").open("w") as log,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=log, env=os.environ | {"PYTHONIOENCODING": "utf-8:strict"}
+        ) as server,
+    ):
         until((folder / "socket").exists, psutil.Process(server.pid))
         yield server
         assert server.stdin

@@ -101,6 +101,10 @@ def _work(connection: socket.socket, verb: Callable[[list[str]], int], folder: P
         for number, stream in enumerate(socket.recv_fds(connection, 1, 3)[1]):
             os.dup2(stream, number)
             os.close(stream)
+        # Those of the warm process may know of a file, in which they could seek.
+        sys.stdout, sys.stderr = (
+            os.fdopen(number, "w", encoding=sys.stdout.encoding, closefd=False) for number in (1, 2)
+        )
         request = connection.makefile("rb", buffering=0)
         asked = json.loads(request.readline())
         os.chdir(asked["directory"])

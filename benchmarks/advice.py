@@ -40,7 +40,7 @@ def benchmark(smallest: bool = False) -> Benchmark:
     ]
     return Benchmark(
         title="Advice on the length of rounds",
-        minutes=8,
+        minutes=5,
         measures={"step_time": Measure("ms", "lower")},
         cases=cases,
         base=MEASURED,

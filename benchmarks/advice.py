@@ -3,9 +3,9 @@
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,8 +13,8 @@ import torch.distributed as dist
 from torch import nn
 
 import resync
-from benchmarks.harness import Benchmark, Case, Goal, Measure, Processes
-from benchmarks.synchronising.networks import Network, shaped
+from benchmarks.harness import Benchmark, Case, Goal, Measure
+from benchmarks.synchronisation import Machines
 
 NETWORKS = {"100mbit": (1e8, 0.2, 0.06), "1gbit": (1e9, 0.1, 0.2)}
 """A rate in bits per second, and seconds that a message of all parameters takes at it, and the computing of a step."""
@@ -26,14 +26,9 @@ MEASURED, FORETOLD = "measured", "foretold"
 
 def benchmark(smallest: bool = False) -> Benchmark:
     """A group for each network and method; computing is a pause, so that the network is the slowest part."""
-
-    @cache
-    def processes() -> Processes:
-        return Processes(imports=["torch", "torch._dynamo", "resync.library"])
-
-    made: dict[str, Network] = {}
+    machines = Machines()
     cases = [
-        Case(of, partial(_measured, processes, made, rate, name, of), f"{rate}, {name}")
+        Case(of, partial(_measured, machines, rate, name, of), f"{rate}, {name}")
         for rate in (list(NETWORKS)[:1] if smallest else NETWORKS)
         for name in (["H = 4"] if smallest else METHODS)
         for of in (MEASURED, FORETOLD)
@@ -47,37 +42,29 @@ def benchmark(smallest: bool = False) -> Benchmark:
         code=["workers/engine", "workers/formulas", "library.py"],
         goals=[Goal(FORETOLD, 1.1, (MEASURED,))],
         notes=[f"{SIZE} processes, gloo; H = 1 and H = 4 foretold from H = 2, gossip from its own messages"],
-        close=partial(_close, processes, made),
+        close=machines.close,
     )
 
 
-def _close(processes: Callable[[], Processes], made: Mapping[str, Network]) -> None:
-    processes().close()
-    for network in made.values():
-        network.remove()
-
-
-def _measured(
-    processes: Callable[[], Processes], made: dict[str, Network], rate: str, name: str, of: str
-) -> Mapping[str, object]:
-    if rate not in made:
-        for other in list(made):  # they share names
-            made.pop(other).remove()
-        made[rate] = shaped(SIZE, rate)
+def _measured(machines: Machines, rate: str, name: str, of: str) -> Mapping[str, object]:
+    network = machines.network(SIZE, rate)
+    assert network
     with tempfile.TemporaryDirectory() as folder:
-        given = {"folder": folder, "network": rate, "name": name, "foretold": of == FORETOLD}
-        reports = processes().run(
+        given = {
+            "folder": folder, "interface": network.interface, "network": rate, "name": name, "foretold": of == FORETOLD,
+        }  # fmt: skip
+        reports = machines.of(None).run(
             "benchmarks.advice:train",
             [given | {"rank": rank} for rank in range(SIZE)],
-            namespaces=made[rate].namespaces,
+            namespaces=network.namespaces,
             timeout=LIMIT,
         )
     return {"step_time": 1000 * float(np.mean([report.value for report in reports]))}
 
 
-def train(rank: int, folder: str, network: str, name: str, foretold: bool) -> float:
+def train(rank: int, folder: str, interface: str, network: str, name: str, foretold: bool) -> float:
     """Seconds of a step: the mean after the first round, or as the advice after the other training has it."""
-    os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
+    os.environ["GLOO_SOCKET_IFNAME"] = interface
     store = dist.FileStore(f"{folder}/store", SIZE)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=SIZE, timeout=timedelta(seconds=LIMIT))
     rate, message, computing = NETWORKS[network]

@@ -14,7 +14,7 @@ from resync import read_results
 from resync.base.text_tables import markdown_cells
 from resync.papers.archive.build import ArchiveFolders, build, drawn_place
 from resync.papers.archive.pack import pack
-from resync.papers.archive.page_blocks import fill, outdated, status
+from resync.papers.archive.page_blocks import fill, outdated, papers, status
 from resync.papers.archive.page_quotes import wrong_quotes
 from resync.papers.archive.redraw import redraw
 from resync.papers.archive.reference import other_versions, place_of
@@ -241,6 +241,9 @@ def test_the_status_counts_what_agrees_and_what_does_not_at_each_scale(suite: Su
     lines = list(status(suite, place))
     for scale in ("mini", "smoke"):
         assert [markdown_cells(line)[2] for line in lines if f"| {scale}, 1 runs |" in line] == [said]
+        (place.archive / scale / "audit.json").write_text(json.dumps({"score": {"papers": {}}}))
+    _, _, *rows = papers(suite, place, tmp_path)
+    assert rows == []  # a paper that the archive does not have
 
 
 def test_nothing_is_replaced_without_runs(

@@ -83,11 +83,13 @@ def status(suite: Suite, place: ArchiveFolders) -> Iterator[str]:
 
 
 def papers(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterator[str]:
-    """A row per paper: what came of its numbers and claims, at all scales together, and a figure."""
+    """A row per paper of the archive: what came of its numbers and claims, at all scales together, and a figure."""
     scores = [read_json(place.archive / scale / "audit.json")["score"]["papers"] for scale in scales_of(place.archive)]
     rows, lines = coverage(suite, place.figures), []
     for paper in suite.papers.values():
         found = [score[paper.id] for score in scores if paper.id in score]
+        if not found:  # such as a question of the user's
+            continue
         claims = [counts for each in found for of in ("claims", "exploratory") for counts in each[of].values()]
         figures = relpath(place.figures, folder)
         drawn = (
@@ -97,7 +99,7 @@ def papers(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterator[str]:
             if (row.paper, cell.state) == (paper.id, DRAWN) and paper.is_figure(row.item.id)
         )
         name = f"[{markdown_text(paper.name)}](https://arxiv.org/abs/{paper.arxiv})" if paper.arxiv else paper.name
-        lines.append((name, _decided(each["numbers"] for each in found), _decided(claims), next(drawn)))
+        lines.append((name, _decided(each["numbers"] for each in found), _decided(claims), next(drawn, "")))
     yield from pipe_table(["agree / do not / open", "numbers", "claims", "a figure"], lines, "lrrl")
 
 

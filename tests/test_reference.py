@@ -1,11 +1,8 @@
 """The results that the repository itself has: everything can be drawn from them, and is what is committed."""
 
 import re
-from collections.abc import Iterator
 from contextlib import chdir
-from html import unescape
 from pathlib import Path
-from urllib.parse import unquote
 
 import pytest
 
@@ -15,6 +12,7 @@ from resync.papers.archive.reference import check, place_of, wrong_quotes_in
 from resync.papers.archive.unpack import scales_of
 from resync.papers.audit.score import claims_of_papers, counted_in_words
 from resync.papers.paper import load_suite
+from resync.papers.report import broken_links
 
 ROOT = Path(__file__).parents[1]
 PLACE = place_of(ROOT / "results", ROOT / "figures")
@@ -31,14 +29,6 @@ def test_what_is_committed_follows_from_the_archive(tmp_path: Path):
     sites = [tmp_path / "results" / scale / "site" for scale in scales]
     assert [line for site in sites for line in broken_links(site)] == []
     assert any((site / "audit.html").exists() for site in sites)
-
-
-def broken_links(site: Path) -> Iterator[str]:
-    """The links of a site that lead to no file."""
-    for file in site.rglob("*.html"):
-        for link in set(re.findall(r'(?:href|src)="([^"#?]+)', file.read_text())):
-            if not link.startswith(("data:", "http")) and not (file.parent / unquote(unescape(link))).exists():
-                yield f"{file.relative_to(site)}: {link}"
 
 
 def test_pages_show_what_the_archive_has():

@@ -29,13 +29,10 @@ def transport(device: torch.device, tmp_path: Path) -> Iterator[Transport]:
 
 def test_the_operations_of_the_transport(transport: Transport, device: torch.device):
     rows = torch.arange(6.0, device=device).reshape(1, 6)
-    mean = rows.clone()
-    transport.mean_(mean)
-    assert torch.equal(mean, rows)
-    assert (transport.bytes_sent, transport.wire_bytes) == (
-        0,
-        24,
-    )  # a single worker sends nothing, whatever the network carries
+    one_of_two, mean = Transport(2, transport.clocks, world_size=2), rows.clone()
+    one_of_two.mean_(mean)
+    assert torch.equal(mean, rows / 2)  # the other worker's share is missing
+    assert (one_of_two.bytes_sent, one_of_two.wire_bytes) == (rows.nbytes, rows.nbytes)
     assert torch.equal(transport.gather(rows[0, 3:4]), rows[0, 3:4])
     assert torch.equal(transport.sum_(rows[0].clone()), rows[0])
     assert (transport.broadcast(7), transport.broadcast(0.25)) == (7, 0.25)

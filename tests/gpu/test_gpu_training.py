@@ -92,8 +92,9 @@ def test_a_fused_optimizer_steps_as_a_plain_one(optimizer: dict[str, Any], devic
     rows = session.workers.rows
     copied = torch.nn.Parameter(rows.detach().clone())
     settings = {key: value for key, value in ours.defaults.items() if key not in ("fused", "foreach")}
-    known = type(ours).__init__.__code__.co_varnames
-    plain = type(ours)([copied], **{key: settings[key] for key in settings if key in known}, foreach=False)
+    plain_class = torch.optim.SGD if optimizer["name"] == "sgd" else torch.optim.AdamW
+    known = plain_class.__init__.__code__.co_varnames
+    plain = plain_class([copied], **{key: settings[key] for key in settings if key in known}, foreach=False)
     for step in range(3):
         gradient = torch.sin(torch.arange(rows.numel(), device=device) + step).reshape(rows.shape)
         rows.grad.copy_(gradient)

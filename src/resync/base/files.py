@@ -80,8 +80,8 @@ def files_below(folder: Path) -> Iterator[Path]:
 
 
 def _files_below(folder: Path, above: frozenset[tuple[int, int]]) -> Iterator[Path]:
-    found = folder.stat()
-    here = found.st_dev, found.st_ino
+    state = folder.stat()
+    here = state.st_dev, state.st_ino
     if here in above:
         return
     with os.scandir(folder) as entries:
@@ -151,10 +151,10 @@ def read_json(path: Path) -> Any:
     """
     content = read_bytes(path)
     try:
-        found = json.loads(text_of(content), parse_constant=_refuse_constant)
+        value = json.loads(text_of(content), parse_constant=_refuse_constant)
         if b"\\ud" in content.lower():
-            json.dumps(found, ensure_ascii=False).encode()  # a half of a pair, which no page could hold
-        return found
+            json.dumps(value, ensure_ascii=False).encode()  # a half of a pair, which no page could hold
+        return value
     except UnicodeDecodeError:
         raise UserError(f"{path}: not text: damaged") from None
     except RecursionError:

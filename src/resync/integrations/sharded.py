@@ -50,11 +50,11 @@ def load(folder: Path, sync: Synchronised, **more: Any) -> dict[str, Any]:
     if not folder.exists():
         raise FileNotFoundError(f"{folder}: not found; a training continues from a checkpoint that as many workers "
                                 "have saved while it ran")  # fmt: skip
-    found = _state(sync) | more
-    dcp.load(found, checkpoint_id=folder, process_group=_group(sync))
-    set_state_dict(sync.model, sync.optimizer, model_state_dict=found["model"], optim_state_dict=found["optimizer"])
-    sync.load_state_dict(found["resync"])
-    return {name: found[name] for name in more}
+    state = _state(sync) | more
+    dcp.load(state, checkpoint_id=folder, process_group=_group(sync))
+    set_state_dict(sync.model, sync.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+    sync.load_state_dict(state["resync"])
+    return {name: state[name] for name in more}
 
 
 def worker_of(sync: Synchronised) -> tuple[int, int]:
@@ -73,4 +73,4 @@ def _state(sync: Synchronised) -> dict[str, Any]:
 
 
 def _group(sync: Synchronised) -> Any:
-    return shard_group(next(each for each in sync.model.parameters() if is_sharded(each)))
+    return shard_group(next(parameter for parameter in sync.model.parameters() if is_sharded(parameter)))

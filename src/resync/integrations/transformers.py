@@ -108,8 +108,8 @@ class Trainer(transformers.Trainer):
         self.sync = self.attach(self.model, optimizer)
         self._training = True
         if self._has_shards and resumed:
-            found = sharded.load(self._own_folder(resumed), self.sync, scheduler=self.lr_scheduler.state_dict())
-            self.lr_scheduler.load_state_dict(found["scheduler"])
+            saved = sharded.load(self._own_folder(resumed), self.sync, scheduler=self.lr_scheduler.state_dict())
+            self.lr_scheduler.load_state_dict(saved["scheduler"])
         elif resumed:
             self._load_own(self._own_file(resumed))
 

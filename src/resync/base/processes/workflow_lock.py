@@ -40,7 +40,7 @@ def hold(folder: Path) -> None:
     except (BlockingIOError, PermissionError):
         # Waits while another one that has just started deletes lock files.
         fcntl.lockf(file, fcntl.LOCK_SH)
-        others = [each for each in _holders(file) if not _has_ended(each)]
+        others = [holder for holder in _holders(file) if not _has_ended(holder)]
         _say(f"Snakemake is at work in this folder already ({_described(others)}): what it makes can be made again "
              "when it has ended. Leave its lock alone (no --unlock)")  # fmt: skip
     except OSError as error:
@@ -65,7 +65,7 @@ def _removed(locks: Path, holders: list[dict[str, Any]]) -> bool:
     """Delete the lock files of `holders`, none of which lives as far as this machine can see, if all were on it."""
     if not holders:
         return False
-    if elsewhere := [each for each in holders if each["host"] != socket.gethostname()]:
+    if elsewhere := [holder for holder in holders if holder["host"] != socket.gethostname()]:
         _say(f"Snakemake on another machine may be at work in this folder ({_described(elsewhere)}). If it has ended "
              "there, remove its lock: snakemake --unlock")  # fmt: skip
         return False
@@ -85,7 +85,7 @@ def _has_ended(holder: dict[str, Any]) -> bool:
 
 
 def _described(holders: list[dict[str, Any]]) -> str:
-    return "; ".join(f"pid {each['pid']} on {each['host']} since {each['since']}" for each in holders)
+    return "; ".join(f"pid {holder['pid']} on {holder['host']} since {holder['since']}" for holder in holders)
 
 
 def _say(text: str) -> None:

@@ -107,9 +107,9 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _run_checks(self, info: ValidationInfo) -> Settings:
-        found = [] if reading_of(info).partial else list(self.checks())
-        if found:
-            raise checks_failed(type(self).__name__, found)
+        failed = [] if reading_of(info).partial else list(self.checks())
+        if failed:
+            raise checks_failed(type(self).__name__, failed)
         return self
 
 
@@ -134,12 +134,12 @@ def check_unique(ids: Iterable[tuple[KeyPath, str]]) -> Iterator[Check]:
         seen.add(name)
 
 
-def checks_failed(title: str, found: Iterable[Check]) -> ValidationError:
+def checks_failed(title: str, checks: Iterable[Check]) -> ValidationError:
     """An error with one line per check, whose text is already what the user should read."""
     return ValidationError.from_exception_data(
         title,
         [
             InitErrorDetails(type=PydanticCustomError("check", "{message}", {"message": message}), loc=path, input=None)
-            for path, message in found
+            for path, message in checks
         ],
     )

@@ -140,13 +140,13 @@ def _inside(schema: Schema, key: str | int, root: Schema) -> Iterator[Schema]:
         option = _resolve(option, root)
         if isinstance(key, int):
             prefix = option.get("prefixItems", [])
-            found = prefix[key] if key < len(prefix) else option.get("items")
+            child = prefix[key] if key < len(prefix) else option.get("items")
         else:
             patterns = list(option.get("patternProperties", {}).values())
             others = option.get("additionalProperties") or None
-            found = option.get("properties", {}).get(key) or (patterns[0] if patterns else others)
-        if isinstance(found, dict):
-            yield _resolve(found, root)
+            child = option.get("properties", {}).get(key) or (patterns[0] if patterns else others)
+        if isinstance(child, dict):
+            yield _resolve(child, root)
 
 
 def _resolve(schema: Schema, root: Schema) -> Schema:

@@ -43,9 +43,9 @@ class Problem:
 
 def raise_if_any(problems: Iterable[Problem]) -> None:
     """Raise one ConfigError with every problem, ordered by file and line, if there are any."""
-    found = sorted(set(problems))
-    if found:
-        raise ConfigError(str(problem) for problem in found)
+    ordered = sorted(set(problems))
+    if ordered:
+        raise ConfigError(str(problem) for problem in ordered)
 
 
 def dotted(path: KeyPath) -> str:

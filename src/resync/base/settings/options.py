@@ -68,8 +68,8 @@ class Part(Settings):
             allowed = "a whole number of steps" if steps_per_epoch is None else "epochs: these are steps already"
             raise UserError(f"{type(self).__name__}: {dotted(place)}: found {number:g}, allowed: {allowed}")
 
-        found: Self = converted(self, type(self), steps)
-        return found
+        settings: Self = converted(self, type(self), steps)
+        return settings
 
     def fitted(self, reduced: dict[str, Any], shape: TrainingShape) -> dict[str, Any]:
         """Changes of settings that were `reduced` one by one to a smaller training, so that they fit together again."""
@@ -114,8 +114,8 @@ class Options(Part):
     @classmethod
     def named(cls, name: str, package: Path = PACKAGE) -> type[Self]:
         """The class of a component of this room. Raises ConfigError for an unknown name."""
-        found: Any = options_of(cls.room, name, package)
-        return found
+        options: Any = options_of(cls.room, name, package)
+        return options
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -166,29 +166,29 @@ def options_of(room: str, name: str, package: Path = PACKAGE) -> type[Options]:
     components = _components(room, package)
     if name not in components:
         raise ConfigError([f"{room}: {not_among(name, sorted(components))}"])
-    found = components[name]
+    options = components[name]
     try:
-        found.model_validate({})
+        options.model_validate({})
     except ValidationError as error:
         wrong = [details for details in error.errors() if details["type"] != "missing"]
         if wrong:
-            raise ConfigError([f"{_file_of(found)}: default of {in_one_line(error, found)}"]) from None
-    return found
+            raise ConfigError([f"{_file_of(options)}: default of {in_one_line(error, options)}"]) from None
+    return options
 
 
 @cache
 def _components(room: str, package: Path) -> dict[str, type[Options]]:
-    found: dict[str, type[Options]] = {}
+    components: dict[str, type[Options]] = {}
     for file in sorted(package.glob(f"*/{room}/options/*.py")):
         module = _module(file, package)
-        for each in vars(module).values():
-            if isinstance(each, type) and issubclass(each, Options) and each.__module__ == module.__name__:
-                name = each.model_fields["name"].default
-                if isinstance(name, str) and found.setdefault(name, each) is not each:
-                    other = _file_of(found[name]).name
-                    message = f"{each.__name__}.name: found {name!r}, which {other} has too, allowed: another name"
+        for member in vars(module).values():
+            if isinstance(member, type) and issubclass(member, Options) and member.__module__ == module.__name__:
+                name = member.model_fields["name"].default
+                if isinstance(name, str) and components.setdefault(name, member) is not member:
+                    other = _file_of(components[name]).name
+                    message = f"{member.__name__}.name: found {name!r}, which {other} has too, allowed: another name"
                     raise ConfigError([f"{file}: {message}"])
-    return found
+    return components
 
 
 def _file_of(options: type[Options]) -> Path:

@@ -57,19 +57,19 @@ def converted(value: Any, kind: Any, convert: Convert, place: KeyPath = ()) -> A
     """`value`, of type `kind`, with every number that has a unit replaced."""
     if isinstance(value, BaseModel):
         types = field_types(type(value))
-        fields = {name: converted(each, types[name], convert, (*place, name)) for name, each in value}
+        fields = {name: converted(field, types[name], convert, (*place, name)) for name, field in value}
         return value.model_copy(update=fields)
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        unit = next((each for each in arguments if isinstance(each, Unit)), None)
+        unit = next((argument for argument in arguments if isinstance(argument, Unit)), None)
         if unit and isinstance(value, (int, float)):
             return convert(unit, value, place)
         return converted(value, arguments[0], convert, place)
     if origin in (Union, UnionType):
-        found = (converted(value, each, convert, place) for each in arguments)
-        return next((each for each in found if each is not value), value)
+        results = (converted(value, argument, convert, place) for argument in arguments)
+        return next((result for result in results if result is not value), value)
     if isinstance(value, (list, tuple)) and origin in (list, tuple, Sequence):
         kinds = arguments if origin is tuple and arguments[-1] is not Ellipsis else [arguments[0]] * len(value)
         pairs = enumerate(zip(value, kinds, strict=True))
-        return type(value)(converted(each, kind, convert, (*place, index)) for index, (each, kind) in pairs)
+        return type(value)(converted(item, kind, convert, (*place, index)) for index, (item, kind) in pairs)
     return value

@@ -50,14 +50,14 @@ class _Place:
 def _problems(
     error: ValidationError, model: type[BaseModel], node: Node, data: Any, reading: Reading
 ) -> Iterator[Problem]:
-    found = error.errors(include_url=False)
-    places = [_locate(details["loc"], model, node, data, reading.readers) for details in found]
+    errors = error.errors(include_url=False)
+    places = [_locate(details["loc"], model, node, data, reading.readers) for details in errors]
     misspelt = {
         (details["loc"][:-1], closest(details["loc"][-1], place.model.model_fields))
-        for details, place in zip(found, places, strict=True)
+        for details, place in zip(errors, places, strict=True)
         if details["type"] == "extra_forbidden"
     }
-    for details, place in zip(found, places, strict=True):
+    for details, place in zip(errors, places, strict=True):
         kind, loc = details["type"], details["loc"]
         cause = details.get("ctx", {}).get("error")
         if isinstance(cause, ConfigError):  # a component's own file is broken
@@ -66,7 +66,7 @@ def _problems(
             continue
         if kind == "missing" and (loc[:-1], loc[-1]) in misspelt:
             continue  # the unknown key already says it
-        if kind == "too_short" and any(other["loc"][: len(loc)] == loc != other["loc"] for other in found):
+        if kind == "too_short" and any(other["loc"][: len(loc)] == loc != other["loc"] for other in errors):
             continue  # the items are wrong, not too few
         message, key = explain(details, place.model, place.field_path)
         yield place.node.problem(message, *place.absent, *key)

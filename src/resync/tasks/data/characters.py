@@ -74,8 +74,8 @@ class Characters:
         return self._windows(self.train, torch.from_numpy(starts).to(self.train.device))
 
     def _windows(self, part: Tensor, starts: Tensor) -> Windows:
-        found = part.unfold(0, self.context + 1, 1)[starts].long()
-        return found[..., :-1], found[..., 1:]
+        windows = part.unfold(0, self.context + 1, 1)[starts].long()
+        return windows[..., :-1], windows[..., 1:]
 
 
 def read(of: DataSet, context: int) -> Characters:

@@ -51,10 +51,10 @@ def notebook_orders(seed: int, samples: int) -> list[NDArray[np.int64]]:
     size, generator = CLUSTERS * POINTS // SHARDS, random.Random(seed)
     orders = []
     for shard in range(SHARDS):
-        found: list[int] = []
+        order: list[int] = []
         for _ in range(max(2 * (samples // size), 1)):
             passed = list(range(size))
             generator.shuffle(passed)
-            found += passed
-        orders.append(shard * size + np.array(found))
+            order += passed
+        orders.append(shard * size + np.array(order))
     return orders

@@ -63,7 +63,7 @@ class InMemory:
 
     def statistics_batch(self, seed: int, epoch: int, index: int, batch_size: int) -> tuple[Tensor, Tensor]:
         drawn = statistics_draws(seed, epoch, index, batch_size, (self.num_train, self._num_draws))
-        chosen, draws = (torch.from_numpy(each).to(self.train_inputs.device) for each in drawn)
+        chosen, draws = (torch.from_numpy(array).to(self.train_inputs.device) for array in drawn)
         return self._training_inputs(chosen, draws), self.train_targets[chosen]
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ def read(of: DataSet, augmentation: str = "none", held_out: int | None = None) -
     prepared = load(of, data_root(of))
     images = {name: torch.from_numpy(array) for name, array in prepared.images.items()}
     padding = of.reader.crop_padding if augmentation == "crop_flip" else None
-    found = InMemory(
+    data = InMemory(
         train_inputs=images["train_images"],
         train_targets=images["train_labels"].long(),
         val_inputs=images["val_images"],
@@ -31,7 +31,7 @@ def read(of: DataSet, augmentation: str = "none", held_out: int | None = None) -
         sha256=prepared.record["sha256"],
         pixels=Pixels.of(of.reader.mean, of.reader.std, of.facts["input_shape"], padding),
     )
-    return found if held_out is None else _hold_out(found, held_out)
+    return data if held_out is None else _hold_out(data, held_out)
 
 
 def _hold_out(images: InMemory, number: int) -> InMemory:

@@ -121,16 +121,16 @@ def _heterogeneous(matrices: Tensor, offsets: Tensor, wanted: float) -> Tensor:
     The scale of the offsets is found by the bisection of the paper's code, which ends up to 1e-5 away.
     """
     targets = torch.zeros_like(offsets)
-    scale, low, found = 1.0, 0.0, 0.0
+    scale, low, mean_square = 1.0, 0.0, 0.0
     high: float | None = None
-    while wanted and abs(found - wanted) > 1e-5:
+    while wanted and abs(mean_square - wanted) > 1e-5:
         targets = matrices @ (scale * offsets)
         targets = targets - matrices @ _optimum(matrices, targets)
         residuals = matrices @ _optimum(matrices, targets) - targets
-        found = (matrices.mT @ residuals).square().sum().item() / len(matrices)
-        if found < wanted and scale > low:
+        mean_square = (matrices.mT @ residuals).square().sum().item() / len(matrices)
+        if mean_square < wanted and scale > low:
             low = scale
-        elif found > wanted and (high is None or scale < high):
+        elif mean_square > wanted and (high is None or scale < high):
             high = scale
         scale = 2 * scale if high is None else (low + high) / 2
     return targets

@@ -76,7 +76,7 @@ class Streamed:
     def statistics_batch(self, seed: int, epoch: int, index: int, batch_size: int) -> tuple[Tensor, Tensor]:
         requests = np.stack(statistics_draws(seed, epoch, index, batch_size, (self.num_train, SEEDS)), axis=-1)
         # For a single batch, starting processes would take longer than decoding it here.
-        seen = torch.stack([_image(self.splits["train"], self.transforms["train"], *each) for each in requests])
+        seen = torch.stack([_image(self.splits["train"], self.transforms["train"], *request) for request in requests])
         return self.pixels.normalise(seen.to(self.device)), self._labels("train", requests)
 
     def close(self) -> None:

@@ -132,9 +132,9 @@ def data_set(name: str, package: Path = PACKAGE) -> DataSet:
     if name not in known:
         raise ConfigError([f"data: {not_among(name, known)}"])
     file = package / "tasks/data" / f"{name}.yaml"
-    found = validated(DataSet, load(file), package)
-    found._file = file
-    return found
+    declared = validated(DataSet, load(file), package)
+    declared._file = file
+    return declared
 
 
 def prepared_names(package: Path = PACKAGE) -> list[str]:

@@ -41,17 +41,17 @@ class RandAugmentSettings(Settings):
 
 _PREPARED: dict[str, tuple[Callable[[Prepared], bool], str]] = {
     "memory": (
-        lambda found: isinstance(found, Preparation) and not found.streaming,
+        lambda prepared: isinstance(prepared, Preparation) and not prepared.streaming,
         "with prepare, and without streaming in it",
     ),
     "stream": (
-        lambda found: isinstance(found, Preparation) and bool(found.streaming),
+        lambda prepared: isinstance(prepared, Preparation) and bool(prepared.streaming),
         "with prepare, and with streaming in it",
     ),
-    "text": (lambda found: isinstance(found, TextPreparation | None), "with prepare_text"),
-    "characters": (lambda found: isinstance(found, CharacterPreparation | None), "with prepare_characters"),
-    "functions": (lambda found: found is None, "without a preparation"),
-    "noise": (lambda found: found is None, "without a preparation"),
+    "text": (lambda prepared: isinstance(prepared, TextPreparation | None), "with prepare_text"),
+    "characters": (lambda prepared: isinstance(prepared, CharacterPreparation | None), "with prepare_characters"),
+    "functions": (lambda prepared: prepared is None, "without a preparation"),
+    "noise": (lambda prepared: prepared is None, "without a preparation"),
 }
 """How data are prepared that each kind of reader can read: the condition, and in words."""
 
@@ -84,8 +84,8 @@ class _Images(_Reader):
         yield from super().problems(prepared, facts)
         channels = facts.get("input_shape", [None])[0]
         for key in ("mean", "std"):
-            if (found := len(getattr(self, key))) != channels:
-                yield wrong(("reader", key), f"{found} numbers", f"{channels}, one for each channel")
+            if (number := len(getattr(self, key))) != channels:
+                yield wrong(("reader", key), f"{number} numbers", f"{channels}, one for each channel")
 
 
 class MemoryReader(_Images):

@@ -82,8 +82,8 @@ class _Beams:
         best, which = (scores / length**self.length_penalty).max(1)
         better = (best > self.best_scores) & ~self.done
         self.best_scores = torch.where(better, best, self.best_scores)
-        found = _pick(tokens, which[:, None])[:, 0]
-        self.best[:, :length] = torch.where(better[:, None], found, self.best[:, :length])
+        translations = _pick(tokens, which[:, None])[:, 0]
+        self.best[:, :length] = torch.where(better[:, None], translations, self.best[:, :length])
         self.found += scores.isfinite().sum(1)
         self.done |= (self.found >= scores.shape[1]) | (self.limits <= length)
 

@@ -30,7 +30,7 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         queries, keys, values = (
-            each.unflatten(2, (self.heads, -1)).transpose(1, 2) for each in self.qkv(x).chunk(3, dim=2)
+            part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, dim=2)
         )
         dropout = self.dropout if self.training else 0.0
         attended = F.scaled_dot_product_attention(queries, keys, values, dropout_p=dropout, is_causal=True)

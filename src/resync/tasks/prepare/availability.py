@@ -47,8 +47,8 @@ def availability(of: DataSet) -> Availability:
 
 def missing_of(names: Iterable[str]) -> dict[str, Availability]:
     """Those of these data sets that are missing."""
-    found = {name: availability(data_set(name)) for name in sorted(set(names))}
-    return {name: where for name, where in found.items() if where.remedy}
+    by_name = {name: availability(data_set(name)) for name in sorted(set(names))}
+    return {name: where for name, where in by_name.items() if where.remedy}
 
 
 def missing(names: Iterable[str]) -> Iterator[str]:
@@ -71,7 +71,7 @@ def _original(of: DataSet, root: Path) -> tuple[Path | None, list[Path]]:
         places = [place for source in of.preparation.sources for place in places_of(source, root)]
         if of.preparation.streaming:  # from image files, never from an archive
             places = [(evidence, path) for evidence, path in places if evidence != path]
-        return next((path for evidence, path in places if evidence.exists()), None), [each for each, _ in places]
+        return next((path for evidence, path in places if evidence.exists()), None), [place for place, _ in places]
     if of.characters:
         files = [root / of.characters.folder / name for name in of.characters.files]
         return next((file for file in files if file.is_file()), None), files
@@ -86,7 +86,7 @@ def _file(folder: Path, name: str) -> Path:
     path = folder / name
     if path.is_file():
         return path
-    return next((each for each in path.parents if each.name.endswith(ARCHIVES)), path)
+    return next((parent for parent in path.parents if parent.name.endswith(ARCHIVES)), path)
 
 
 def _remedy(of: DataSet) -> str:

@@ -125,7 +125,7 @@ def load(of: DataSet, root: Path, record: Mapping[str, Any]) -> dict[str, "Packe
             reason = f"SHA-256 of its ends and some blocks: found {found}, allowed: {wanted}"
             raise damaged(of, file, reason, f" and {record_file(of, root)}")
         files[name.split("-")[0]].append(file)
-    return {split: PackedImages(found) for split, found in files.items()}
+    return {split: PackedImages(paths) for split, paths in files.items()}
 
 
 def properties(of: DataSet, root: Path, record: Mapping[str, Any]) -> list[Property]:
@@ -133,7 +133,7 @@ def properties(of: DataSet, root: Path, record: Mapping[str, Any]) -> list[Prope
     limit = record["settings"]["max_side"]
     larger = {split: str(int((images.sides > limit).sum())) for split, images in load(of, root, record).items()}
     return [
-        *(Property(f"{split} images larger than {limit} pixels", found, ("0",)) for split, found in larger.items()),
+        *(Property(f"{split} images larger than {limit} pixels", number, ("0",)) for split, number in larger.items()),
         *(
             Property(f"{name} sha256", file_sha256(_folder(of, root) / name), (known["sha256"],))
             for name, known in record["files"].items()
@@ -182,9 +182,9 @@ def _pack_file(of: DataSet, images: Split, indices: range, file: Path, made_from
         partial.replace(file)
     finally:
         partial.unlink(missing_ok=True)
-    found = {"bytes": file.stat().st_size, "sha256": file_sha256(file), "sample_sha256": _sample(file)}
-    write_text(beside, json.dumps(found | {"made_from": made_from}) + "\n")
-    return found
+    record = {"bytes": file.stat().st_size, "sha256": file_sha256(file), "sample_sha256": _sample(file)}
+    write_text(beside, json.dumps(record | {"made_from": made_from}) + "\n")
+    return record
 
 
 def _write(of: DataSet, images: Split, indices: range, file: Path) -> None:

@@ -35,8 +35,8 @@ class CharacterText:
 def divide(of: DataSet, text: str) -> CharacterText:
     """The declared number of first characters for training, the others for validation; ids in code point order."""
     alphabet = "".join(sorted(set(text)))
-    found = character_properties(of, len(text), len(alphabet))
-    require_all(found, of.error)
+    checked = character_properties(of, len(text), len(alphabet))
+    require_all(checked, of.error)
     ids = np.searchsorted(np.array(list(alphabet)), np.array(list(text))).astype(np.uint16)
     train, val = np.split(ids, [of.facts["train_samples"]])
     return CharacterText(train, val, alphabet)

@@ -50,15 +50,15 @@ def check(of: DataSet, root: Path, format: str | None = None) -> list[Property]:
         return check_stream(of, root, format or of.config.model_fields["format"].default)
     if of.preparation:
         prepared = load(of, root, verified=False)
-        record, found = prepared.record, properties(of, prepared.images)
+        record, of_content = prepared.record, properties(of, prepared.images)
     elif of.text:
         corpus, record = read(of, root, ParallelCorpus.from_arrays, verified=False)
-        found = text_properties(of, corpus, record)
+        of_content = text_properties(of, corpus, record)
     else:
         text, record = read(of, root, CharacterText.from_arrays, verified=False)
-        found = character_properties(of, len(text.train) + len(text.val), len(text.alphabet))
+        of_content = character_properties(of, len(text.train) + len(text.val), len(text.alphabet))
     sha256 = Property("sha256", file_sha256(prepared_file(of, root)), (record["sha256"],))
-    return [variant(of, record), *found, sha256]
+    return [variant(of, record), *of_content, sha256]
 
 
 def _streams(of: DataSet, format: str | None) -> bool:

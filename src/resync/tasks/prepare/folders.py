@@ -34,7 +34,7 @@ def prepared_file(of: DataSet, root: Path) -> Path:
 def require_writable(of: DataSet, root: Path) -> None:
     """Raise ValueError if nothing can be written where prepared data are: to convert first takes up to hours."""
     folder = prepared_folder(root)
-    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     try:
         # The rights of a folder do not tell: a file system may be read-only, or a server refuse.
         with TemporaryFile(dir=there):

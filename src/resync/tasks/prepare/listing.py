@@ -47,10 +47,10 @@ class ImageFiles:
     def file(self, index: int) -> Path:
         return self.folder / os.fsdecode(self.paths[index])
 
-    def require_length(self, index: int, found: int) -> None:
-        if found != self.bytes[index]:
+    def require_length(self, index: int, length: int) -> None:
+        if length != self.bytes[index]:
             allowed = f"{self.bytes[index]}, its length when the images were listed"
-            raise UserError(f"{self.file(index)}: found {found} bytes, allowed: {allowed} (docs/data.md)")
+            raise UserError(f"{self.file(index)}: found {length} bytes, allowed: {allowed} (docs/data.md)")
 
 
 Listing = Mapping[str, ImageFiles]
@@ -63,9 +63,9 @@ def scan(original: Original) -> Listing:
         folder = original.root / original.source.folder
         raise original.error(f"an archive, allowed: a folder; unpack it to get {folder}/train (docs/data.md)")
     paths = (path.relative_to(original.path).as_posix() for path in files_below(original.path))
-    found = places(original, paths)
-    original.require_files(found, lambda path: (original.path / path).read_bytes())
-    listing = {split: _describe(original, split, *files) for split, files in found.items()}
+    by_split = places(original, paths)
+    original.require_files(by_split, lambda path: (original.path / path).read_bytes())
+    listing = {split: _describe(original, split, *files) for split, files in by_split.items()}
     require_all(split_properties(original.of, listing), original.error)
     return listing
 
@@ -111,8 +111,8 @@ def _count_changed(files: ImageFiles) -> int:
             return -1
 
     with ThreadPoolExecutor() as pool:
-        found = np.fromiter(pool.map(length, files.paths), np.int64, len(files.paths))
-    return int((found != files.bytes).sum())
+        lengths = np.fromiter(pool.map(length, files.paths), np.int64, len(files.paths))
+    return int((lengths != files.bytes).sum())
 
 
 def _describe(original: Original, split: str, paths: Sequence[str], labels: Sequence[int]) -> ImageFiles:
@@ -124,8 +124,8 @@ def _describe(original: Original, split: str, paths: Sequence[str], labels: Sequ
             return file.stat().st_size, image.height, image.width
 
     with ThreadPoolExecutor() as pool:
-        found = pool.map(describe, paths)
-        progress = tqdm(found, f"{original.of.name} {split}", len(paths), unit="image", disable=None)
+        descriptions = pool.map(describe, paths)
+        progress = tqdm(descriptions, f"{original.of.name} {split}", len(paths), unit="image", disable=None)
         lengths, heights, widths = np.array(list(progress), dtype=np.int64).reshape(-1, 3).T
     encoded = np.array([os.fsencode(path) for path in paths])
     return ImageFiles(original.path, encoded, np.array(labels, dtype=np.int64), lengths, heights, widths)

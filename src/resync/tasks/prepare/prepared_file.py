@@ -92,9 +92,9 @@ def load(of: DataSet, root: Path, verified: bool = True) -> Prepared:
     """Prepared images (see `read`). Raises ValueError also if they do not match their declaration."""
     images, record = read(of, root, lambda arrays: {name: arrays[name] for name in IMAGES}, verified)
     for split in ("train", "val"):
-        found = images[f"{split}_images"].shape
-        if found != (wanted := (of.facts[f"{split}_samples"], *of.facts["input_shape"])):
-            raise damaged(of, prepared_file(of, root), f"found {split} images {list(found)}, allowed: {list(wanted)}")
+        shape = images[f"{split}_images"].shape
+        if shape != (wanted := (of.facts[f"{split}_samples"], *of.facts["input_shape"])):
+            raise damaged(of, prepared_file(of, root), f"found {split} images {list(shape)}, allowed: {list(wanted)}")
     return Prepared(images, record)
 
 

@@ -30,11 +30,11 @@ class Property:
         return f"{self.name}: {'' if self.holds else 'found '}{self.found}{wrong}"
 
 
-def require_all(found: Iterable[Property], error: Callable[[str], Exception]) -> None:
+def require_all(checked: Iterable[Property], error: Callable[[str], Exception]) -> None:
     """Raise the `error` of the first property that does not hold."""
-    for each in found:
-        if not each.holds:
-            raise error(str(each))
+    for item in checked:
+        if not item.holds:
+            raise error(str(item))
 
 
 def variant(of: DataSet, record: Mapping[str, Any]) -> Property:
@@ -49,7 +49,7 @@ def variant(of: DataSet, record: Mapping[str, Any]) -> Property:
 def pairs(of: DataSet, counts: Mapping[str, int]) -> list[Property]:
     """The numbers of pairs by split, which must be those of the declaration."""
     return [
-        Property(f"{split} pairs", str(found), (str(of.facts[f"{split}_samples"]),)) for split, found in counts.items()
+        Property(f"{split} pairs", str(count), (str(of.facts[f"{split}_samples"]),)) for split, count in counts.items()
     ]
 
 
@@ -60,8 +60,8 @@ def text_properties(of: DataSet, text: ParallelCorpus, record: Mapping[str, Any]
     return [
         *pairs(of, {split: len(text.source[split].lengths) for split in ("val", "test")}),
         *(
-            Property(name.replace("_", " "), str(found), (str(record.get(name)),))
-            for name, found in text.train_counts.items()
+            Property(name.replace("_", " "), str(count), (str(record.get(name)),))
+            for name, count in text.train_counts.items()
         ),
         Property("vocabulary", str(len(text.vocabulary)), (str(of.facts["num_classes"]),)),
         Property("longest sentence", str(longest), (str(min(longest, allowed)),)),
@@ -73,30 +73,30 @@ def properties(of: DataSet, images: Images) -> list[Property]:
     shape = _join("x", of.facts["input_shape"])
     result = []
     for split in ("train", "val"):
-        found = _join("x", images[f"{split}_images"].shape[1:])
+        size = _join("x", images[f"{split}_images"].shape[1:])
         result += _class_properties(of, split, images[f"{split}_labels"])
-        result.append(Property(f"{split} image size", found, (shape,)))
+        result.append(Property(f"{split} image size", size, (shape,)))
     return result
 
 
 def split_properties(of: DataSet, splits: Mapping[str, Split]) -> list[Property]:
     """The declared properties of images that stay on disk: counts, classes and images per class."""
-    return [each for name, split in splits.items() for each in _class_properties(of, name, split.labels)]
+    return [item for name, split in splits.items() for item in _class_properties(of, name, split.labels)]
 
 
 def _class_properties(of: DataSet, split: str, labels: NDArray[np.integer[Any]]) -> list[Property]:
     assert of.preparation
     counts = of.preparation.train_per_class if split == "train" else of.preparation.val_per_class
     classes = of.facts["num_classes"]
-    found = np.bincount(labels, minlength=classes).tolist()
+    sizes = np.bincount(labels, minlength=classes).tolist()
     if isinstance(counts, ClassCounts):
-        per_class, wanted = f"{min(found)} to {max(found)}", f"{counts.fewest} to {counts.most}"
+        per_class, wanted = f"{min(sizes)} to {max(sizes)}", f"{counts.fewest} to {counts.most}"
     else:
-        per_class = _join(" ", found)
+        per_class = _join(" ", sizes)
         wanted = _join(" ", [counts] * classes if isinstance(counts, int) else counts)
     return [
         Property(f"{split} images", str(len(labels)), (str(of.facts[f"{split}_samples"]),)),
-        Property(f"{split} classes", str(np.count_nonzero(found)), (str(classes),)),
+        Property(f"{split} classes", str(np.count_nonzero(sizes)), (str(classes),)),
         Property(f"{split} images per class", per_class, (wanted,)),
     ]
 

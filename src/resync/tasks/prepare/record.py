@@ -25,11 +25,11 @@ def read_record(of: DataSet, file: Path, wanted: Mapping[str, type]) -> dict[str
     return record
 
 
-def require(of: DataSet, file: Path, found: Mapping[str, Any], wanted: Mapping[str, type], within: str = "") -> None:
-    """Raise ValueError if `found`, `within` the record in `file`, has not these keys with values of these types."""
+def require(of: DataSet, file: Path, record: Mapping[str, Any], wanted: Mapping[str, type], within: str = "") -> None:
+    """Raise ValueError if `record`, `within` that in `file`, has not these keys with values of these types."""
     for key, kind in wanted.items():
-        if not isinstance(found.get(key), kind):
-            raise damaged(of, file, f"{within}{key}: found {show(found.get(key))}, allowed: {_NAMES[kind]}")
+        if not isinstance(record.get(key), kind):
+            raise damaged(of, file, f"{within}{key}: found {show(record.get(key))}, allowed: {_NAMES[kind]}")
 
 
 def missing(of: DataSet, file: Path, flags: str = "") -> UserError:

@@ -56,10 +56,10 @@ class Original:
             self._require_sha256("pixels", self.source.pixels_sha256, parts)
         return images
 
-    def require_files(self, found: Places, read: Callable[[str], bytes]) -> None:
+    def require_files(self, by_split: Places, read: Callable[[str], bytes]) -> None:
         """Raise ValueError unless the image files have the declared SHA-256, if one is declared."""
         if self.source.files_sha256:
-            parts = ((split, labels, map(read, paths)) for split, (paths, labels) in found.items())
+            parts = ((split, labels, map(read, paths)) for split, (paths, labels) in by_split.items())
             self._require_sha256("files", self.source.files_sha256, parts)
 
     def _require_sha256(
@@ -122,16 +122,16 @@ def _from_torchvision(original: Original) -> Images:
     arrays: Images = {}
     for split, train in (("train", True), ("val", False)):
         try:
-            found = getattr(datasets, name)(original.root, train=train, download=False)
+            data_set = getattr(datasets, name)(original.root, train=train, download=False)
         except Exception as error:  # torchvision has no exceptions of its own: those of pickle, struct, numpy pass
             reason = str(error).split(". You can use download")[0] or type(error).__name__
             raise original.error(f"torchvision.datasets.{name} cannot read it: {reason}") from error
-        images = np.asarray(found.data)
+        images = np.asarray(data_set.data)
         images = images[:, None] if images.ndim == 3 else np.ascontiguousarray(images.transpose(0, 3, 1, 2))
         if images.shape[1:] != original.shape:
             raise original.error(f"found images {list(images.shape[1:])}, allowed: {list(original.shape)}")
         arrays[f"{split}_images"] = images
-        arrays[f"{split}_labels"] = np.asarray(found.targets, dtype=np.uint8)
+        arrays[f"{split}_labels"] = np.asarray(data_set.targets, dtype=np.uint8)
     return arrays
 
 
@@ -166,9 +166,9 @@ def _from_files(original: Original) -> Images:
     """Read train/<class>/... and test/<class>/...; with a table of validation labels, val/... in any layout."""
     contents = dict(_files(original))
     arrays: Images = {}
-    found = places(original, contents)
-    original.require_files(found, contents.__getitem__)
-    for split, (paths, labels) in found.items():
+    by_split = places(original, contents)
+    original.require_files(by_split, contents.__getitem__)
+    for split, (paths, labels) in by_split.items():
         arrays[f"{split}_images"] = _decode_all(original, split, [(path, contents[path]) for path in paths])
         arrays[f"{split}_labels"] = np.array(labels, dtype=np.uint8)
     return arrays
@@ -180,14 +180,14 @@ def places(original: Original, paths: Iterable[str]) -> Places:
     Classes are numbered in the order of their names. Raises ValueError if they do not match the declaration.
     """
     table = _val_labels(original)
-    found: dict[str, list[tuple[str, str]]] = {"train": [], "val": []}
+    by_split: dict[str, list[tuple[str, str]]] = {"train": [], "val": []}
     for path in paths:
         place = _split_and_class(original, PurePosixPath(path), table)
         if place:
             split, category = place
-            found[split].append((category, path))
-    numbers = {name: number for number, name in enumerate(sorted({category for category, _ in found["train"]}))}
-    if foreign := {category for category, _ in found["val"]} - set(numbers):
+            by_split[split].append((category, path))
+    numbers = {name: number for number, name in enumerate(sorted({category for category, _ in by_split["train"]}))}
+    if foreign := {category for category, _ in by_split["val"]} - set(numbers):
         without_table = original.source.val_labels and not table
         hint = f", and no table {original.source.val_labels}" if without_table else ""
         raise original.error(f"found validation images of {min(foreign)}, which has no training images{hint}")
@@ -195,7 +195,7 @@ def places(original: Original, paths: Iterable[str]) -> Places:
         raise original.error(f"found training images of {len(numbers)} classes, allowed: {wanted}")
     return {
         split: ([path for _, path in sorted(files)], [numbers[category] for category, _ in sorted(files)])
-        for split, files in found.items()
+        for split, files in by_split.items()
     }
 
 

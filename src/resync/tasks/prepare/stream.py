@@ -64,8 +64,8 @@ def check_stream(of: DataSet, root: Path, format: str) -> list[Property]:
     """The properties of the data set in this format, of whole files. Raises ValueError if it cannot be read."""
     if choose_format(of, format) == "beton":
         packed = _load_packed(of, root)
-        found = beton.properties(of, root, packed.record)
-        return [variant(of, packed.record), *split_properties(of, packed.splits), *found]
+        of_files = beton.properties(of, root, packed.record)
+        return [variant(of, packed.record), *split_properties(of, packed.splits), *of_files]
     _require_listed(of, root, "files")
     listing, listed = load_listing(of, root, verified=False)
     sha256 = Property("sha256", file_sha256(prepared_file(of, root)), (listed["sha256"],))

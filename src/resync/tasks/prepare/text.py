@@ -121,9 +121,9 @@ def encode(of: DataSet, lines: Mapping[str, Lines], max_ratio: float | None = No
     longest = of.facts["input_shape"][0]
     for side, splits in (("source", source), ("target", target)):
         for split, sentences in splits.items():
-            if (found := int(sentences.lengths.max(initial=0))) > longest:
+            if (length := int(sentences.lengths.max(initial=0))) > longest:
                 number = int(sentences.lengths.argmax()) + 1
-                raise of.error(f"{side} sentence {number} of {split} has {found} tokens, allowed: at most {longest}")
+                raise of.error(f"{side} sentence {number} of {split} has {length} tokens, allowed: at most {longest}")
     return ParallelCorpus(source, target, tuple(lines["test"][1]), vocabulary)
 
 

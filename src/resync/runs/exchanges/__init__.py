@@ -73,14 +73,14 @@ def exchanges(run: Run) -> list[ExchangeKind]:
     """
     options = run.sync.in_steps(run.steps_per_epoch)
     if _traffic(run, options).every == "step":
-        found = list(_mixes(run, options))
+        kinds = list(_mixes(run, options))
     else:
         lengths = round_lengths(run)
-        found = list(_after_rounds(run, options, lengths))
+        kinds = list(_after_rounds(run, options, lengths))
         if options.inner is not None:
             within = _mixes(run, options.inner, restarts=list(accumulate(lengths[:-1])))
-            found += (replace(each, within_round=True) for each in within)
-    return [replace(each, vectors=0) for each in found] if run.workers == 1 else found
+            kinds += (replace(kind, within_round=True) for kind in within)
+    return [replace(kind, vectors=0) for kind in kinds] if run.workers == 1 else kinds
 
 
 def number_of_rounds(run: Run) -> int:
@@ -109,17 +109,17 @@ def _rounds(period: Period, schedule: LearningRate, shape: TrainingShape, first:
 def _after_rounds(run: Run, options: SyncOptions, lengths: Sequence[int]) -> Iterator[ExchangeKind]:
     """The exchanges of an algorithm with rounds of local steps: one kind per number of vectors."""
     traffic = _traffic(run, options)
-    found: dict[tuple[int | Fraction, int], Counter[int]] = defaultdict(Counter)
+    counts: dict[tuple[int | Fraction, int], Counter[int]] = defaultdict(Counter)
     exchanged = options.exchanged(lengths, run.optimizer.state_vectors)
     if traffic.topology is None:
         for (steps, vectors), number in Counter(exchanged).items():
-            found[vectors, 0][steps] += number
+            counts[vectors, 0][steps] += number
     else:
         for number, (steps, vectors) in enumerate(exchanged):
             [(mean, most)] = messages(traffic.topology, run.workers, 1, run.seed, number, number + 1)
-            found[whole(mean * vectors), most * int(vectors)][steps] += 1
+            counts[whole(mean * vectors), most * int(vectors)][steps] += 1
     to: Literal["all", "peers"] = "peers" if traffic.topology else "all"
-    for (vectors, longest), after in found.items():
+    for (vectors, longest), after in counts.items():
         yield ExchangeKind(
             after,
             vectors,
@@ -153,8 +153,8 @@ def _mixes(run: Run, options: SyncOptions, restarts: Sequence[int] = ()) -> Iter
             cuts = [first, *(step for step in restarts if first < step < end), end]
             after: dict[int, Fraction] = defaultdict(Fraction)
             for start, stop in pairwise(cuts):
-                found = sending_intervals(run.seed, run.workers, traffic.staleness, start, stop)
-                for steps, share in found.items():
+                intervals = sending_intervals(run.seed, run.workers, traffic.staleness, start, stop)
+                for steps, share in intervals.items():
                     after[steps] += share
             # Only a topology without late messages has mixing steps of several kinds.
             sent = messages(traffic.topology, run.workers, peers, run.seed, 0, end - first)

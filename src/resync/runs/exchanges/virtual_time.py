@@ -27,21 +27,21 @@ def stretches(run: Run, until: float) -> list[Stretch]:
     """
     phases, clock = timetable(run), run.clock
     assert clock
-    steps, idle_since, found = [0] * run.workers, [0.0] * run.workers, list[Stretch]()
+    steps, idle_since, periods = [0] * run.workers, [0.0] * run.workers, list[Stretch]()
     for event in phases.events():
         if event.time >= until:
             break
         for phase in event.phases if event.kind == "start" else ():
             worker = phase.worker
-            found += _idle(clock, worker, idle_since[worker], event.time)
+            periods += _idle(clock, worker, idle_since[worker], event.time)
             end = event.time + phases.seconds(worker, steps[worker], phase.steps)
             leaves = (leaves for who, leaves, _ in clock.away or () if who == worker and event.time <= leaves < end)
             idle_since[worker] = min(leaves, default=end)
             steps[worker] += phase.steps
-            found.append(Stretch(worker, "computes", event.time, min(idle_since[worker], until)))
+            periods.append(Stretch(worker, "computes", event.time, min(idle_since[worker], until)))
     for worker, since in enumerate(idle_since):
-        found += _idle(clock, worker, since, until)
-    return found
+        periods += _idle(clock, worker, since, until)
+    return periods
 
 
 def _idle(clock: VirtualClock, worker: int, start: float, end: float) -> Iterator[Stretch]:

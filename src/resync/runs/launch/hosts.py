@@ -26,9 +26,9 @@ def read(hostfile: Path) -> dict[str, int]:
         entry = re.fullmatch(r"([^\s=-][^\s=]*)\s+slots=([1-9][0-9]*)", entry_text)
         if entry is None or not entry_text.isprintable():
             raise UserError(f"{hostfile}:{number}: found {entry_text!r}, allowed: HOST slots=NUMBER")
-        if found := re.search(r"[@/\[\]]", entry[1]):
+        if foreign := re.search(r"[@/\[\]]", entry[1]):
             allowed = "a name or address alone"
-            raise UserError(f"{hostfile}:{number}: found {found[0]!r} in {entry[1]}, allowed: {allowed}")
+            raise UserError(f"{hostfile}:{number}: found {foreign[0]!r} in {entry[1]}, allowed: {allowed}")
         if entry[1] in slots:
             raise UserError(f"{hostfile}:{number}: found {entry[1]} again, allowed: one line for each host")
         slots[entry[1]] = int(entry[2])

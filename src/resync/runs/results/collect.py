@@ -45,9 +45,9 @@ def collect(runs: Iterable[Run], results: Path, stem: Path) -> Collected:
 
     It has one row per value, in the order of the runs; NaN values are kept. Only one run is in memory at a time.
     """
-    found = Collected(Path(f"{stem}.parquet"), Path(f"{stem}.csv"), [], [])
+    collected = Collected(Path(f"{stem}.parquet"), Path(f"{stem}.csv"), [], [])
     with ExitStack() as stack:
-        binary, text = (stack.enter_context(replacing(path)) for path in (found.parquet, found.csv))
+        binary, text = (stack.enter_context(replacing(path)) for path in (collected.parquet, collected.csv))
         columns = stack.enter_context(parquet.ParquetWriter(binary, _SCHEMA))
         text.write((",".join(_COLUMNS) + "\n").encode())
         for run in runs:
@@ -57,9 +57,9 @@ def collect(runs: Iterable[Run], results: Path, stem: Path) -> Collected:
                 columns.write_table(rows)
                 text.write(_csv_of(rows).encode())
             else:
-                of = found.damaged if state.status == "damaged" else found.missing
+                of = collected.damaged if state.status == "damaged" else collected.missing
                 of.append(f"{run.id} ({run.scale}): {state.status}: {state.reason}")
-    return found
+    return collected
 
 
 class _Numbers(NamedTuple):
@@ -83,19 +83,19 @@ def rows_of(state: RunState, result: RunResult) -> pa.Table:
     evaluations, final = _Numbers.of("evaluation", result.metrics), dict(result.final_values())
     at_the_end = evaluations.steps[-1:], evaluations.epochs[-1:], list(final), np.array([*final.values()])
     tables = [evaluations, _Numbers.of("step", result.steps), _Numbers("summary", *at_the_end)]
-    tables = [each for each in tables if each.values.size]
+    tables = [table for table in tables if table.values.size]
     columns = {
-        "record": np.repeat([each.record for each in tables], [each.values.size for each in tables]),
-        "step": np.concatenate([np.tile(each.steps, len(each.metrics)) for each in tables]),
-        "epoch": np.concatenate([np.tile(each.epochs, len(each.metrics)) for each in tables]),
-        "metric": np.concatenate([np.repeat(each.metrics, len(each.steps)) for each in tables]),
-        "value": np.concatenate([each.values.ravel() for each in tables]),
+        "record": np.repeat([table.record for table in tables], [table.values.size for table in tables]),
+        "step": np.concatenate([np.tile(table.steps, len(table.metrics)) for table in tables]),
+        "epoch": np.concatenate([np.tile(table.epochs, len(table.metrics)) for table in tables]),
+        "metric": np.concatenate([np.repeat(table.metrics, len(table.steps)) for table in tables]),
+        "value": np.concatenate([table.values.ravel() for table in tables]),
     }
     run = {name: getattr(state.run, name) for name in (*_TEXTS, "seed")}
     run |= {"status": state.status, "config_hash": result.summary["config_hash"]}
     count = len(columns["value"])
     arrays = [pa.repeat(pa.scalar(run[name], _SCHEMA.field(name).type), count) for name in _OF_RUN]
-    arrays += [pa.array(each, _SCHEMA.field(name).type, from_pandas=True) for name, each in columns.items()]
+    arrays += [pa.array(column, _SCHEMA.field(name).type, from_pandas=True) for name, column in columns.items()]
     return pa.Table.from_arrays(arrays, schema=_SCHEMA)
 
 

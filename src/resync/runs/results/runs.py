@@ -114,10 +114,10 @@ class RunState:
 def state_of(run: Run, results: Path) -> RunState:
     """State of a declared run whose folder is below `results`."""
     try:
-        found = _state_of(run, results / run.directory)
+        run_state = _state_of(run, results / run.directory)
     except (UserError, OSError) as error:
-        found = RunState(run, "damaged", str(error))
-    return replace(found, reason=one_line(found.reason))
+        run_state = RunState(run, "damaged", str(error))
+    return replace(run_state, reason=one_line(run_state.reason))
 
 
 def _state_of(run: Run, directory: Path) -> RunState:
@@ -149,10 +149,10 @@ def _require_planned_rounds(run: Run, result: RunResult) -> None:
     """A finished training did the rounds that its configuration says, unless it might stop early or searched."""
     if result.summary["status"] != "finished" or result.imported or run.early_stopping or run.search:
         return
-    found, planned = result.final("rounds"), number_of_rounds(run)
-    if found != planned:
+    rounds, planned = result.final("rounds"), number_of_rounds(run)
+    if rounds != planned:
         raise ResultsError(
-            f"{result.directory / NAME}: found {found:g} rounds, allowed: {planned}, as its schedule says"
+            f"{result.directory / NAME}: found {rounds:g} rounds, allowed: {planned}, as its schedule says"
         )
 
 

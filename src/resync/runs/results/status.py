@@ -74,8 +74,8 @@ class StatusLine(NamedTuple):
 def progress(run: Run, results: Path) -> Progress:
     """Progress of `run`, whose folder is below `results`."""
     state = state_of(run, results)
-    found = [] if state.result else _rows(results / run.directory / "steps.csv.partial", _RECENT_ROWS)
-    rows = [row for row in found if _is_whole(row)]
+    logged = [] if state.result else _rows(results / run.directory / "steps.csv.partial", _RECENT_ROWS)
+    rows = [row for row in logged if _is_whole(row)]
     step = max(state.step, int(rows[-1]["step"]) if rows else 0)
     seconds = sum(float(row[name]) for row in rows for name in _SECONDS if row[name] != "nan")
     left = seconds / len(rows) * (run.total_steps - step) if state.status == "running" and rows else None
@@ -104,7 +104,7 @@ def table(listed: Iterable[Progress], by: Literal["run", "series"] = "run", last
 
 def counted(runs: Sequence[Progress]) -> str:
     """How many of the runs are in each state."""
-    return f"{len(runs)} runs: {tallied(Counter(each.status for each in runs))}" if runs else "no runs"
+    return f"{len(runs)} runs: {tallied(Counter(run.status for run in runs))}" if runs else "no runs"
 
 
 def heading(by: Literal["run", "series"]) -> tuple[str, ...]:
@@ -116,20 +116,20 @@ def lines_of(listed: Iterable[Progress], by: Literal["run", "series"]) -> list[S
     """A line for each run, or for each series with its seeds counted by state."""
     runs = list(listed)
     if by == "run":
-        return [StatusLine((each.run, each.status, *_place(each), each.reason), each.status) for each in runs]
+        return [StatusLine((run.run, run.status, *_place(run), run.reason), run.status) for run in runs]
     series: dict[str, list[Progress]] = {}
-    for each in runs:
-        series.setdefault(each.series, []).append(each)
+    for run in runs:
+        series.setdefault(run.series, []).append(run)
     return [_line_of_series(name, seeds) for name, seeds in series.items()]
 
 
 def _line_of_series(name: str, seeds: Sequence[Progress]) -> StatusLine:
     """The seeds of a series by state; the other cells are those of the most urgent one, or a mean if all finished."""
-    states = [each.status for each in seeds]
+    states = [seed.status for seed in seeds]
     status = min(states, key=_URGENCY.index)
-    first = next(each for each in seeds if each.status == status)
+    first = next(seed for seed in seeds if seed.status == status)
     if status == "finished":
-        values = [each.value for each in seeds if each.value is not None and each.metric == first.metric]
+        values = [seed.value for seed in seeds if seed.value is not None and seed.metric == first.metric]
         mean = fmean(values) if values else None
         place = (f"{first.step}/{first.steps}", f"{first.epoch:.1f}", "", _shown(first.metric, mean))
     else:
@@ -137,9 +137,9 @@ def _line_of_series(name: str, seeds: Sequence[Progress]) -> StatusLine:
     return StatusLine((name, tallied(Counter(states)), *place, first.reason), status)
 
 
-def _place(each: Progress) -> tuple[str, str, str, str]:
-    left = "" if each.seconds_left is None else duration(each.seconds_left)
-    return f"{each.step}/{each.steps}", f"{each.epoch:.1f}", left, _shown(each.metric, each.value)
+def _place(run: Progress) -> tuple[str, str, str, str]:
+    left = "" if run.seconds_left is None else duration(run.seconds_left)
+    return f"{run.step}/{run.steps}", f"{run.epoch:.1f}", left, _shown(run.metric, run.value)
 
 
 def duration(seconds: float) -> str:

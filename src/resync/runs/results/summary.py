@@ -159,13 +159,13 @@ def first_of(error: ValidationError) -> str:
 def refuse_other_results(directory: Path, config_hash: str) -> None:
     """Raise ValueError if a folder has the results of another configuration, which training would overwrite."""
     try:
-        found = read_summary(directory / NAME)
+        summary = read_summary(directory / NAME)
     except ResultsError:  # none, or none that anybody could use
         return
-    if found["config_hash"] != config_hash:
+    if summary["config_hash"] != config_hash:
         raise UserError(
-            f"--out {directory}: has results of {found['run']} with configuration {found['config_hash']}, allowed for "
-            f"configuration {config_hash}: another folder, or this one without {NAME}"
+            f"--out {directory}: has results of {summary['run']} with configuration {summary['config_hash']}, allowed "
+            f"for configuration {config_hash}: another folder, or this one without {NAME}"
         )
 
 

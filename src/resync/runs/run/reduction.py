@@ -94,10 +94,10 @@ class Reduced:
         assert scale.node
         self._scale, self._by, self._node = scale, scale.reduction, scale.node
         self._workers = {
-            True: _doubling({each.workers for each in layers if _asynchronous(each)}, self._by.processes),
-            False: _halving({each.workers for each in layers if not _asynchronous(each)}, self._by),
+            True: _doubling({layer.workers for layer in layers if _asynchronous(layer)}, self._by.processes),
+            False: _halving({layer.workers for layer in layers if not _asynchronous(layer)}, self._by),
         }
-        self._peak = max(_peak(each.schedule, each.shape) for each in layers)
+        self._peak = max(_peak(layer.schedule, layer.shape) for layer in layers)
         self._local_steps = self._spread_local_steps(layers)
 
     def of(self, node: Node, published: SeriesLayer) -> Node:
@@ -118,21 +118,21 @@ class Reduced:
 
     def _spread_local_steps(self, layers: Sequence[SeriesLayer]) -> dict[int, int]:
         """The small form of every number of local steps: different ones where there are enough."""
-        found: dict[int, int] = {}
+        small: dict[int, int] = {}
         for layer in layers:
             convert = conversion(layer, self._by, self._shape(layer), self._peak)
 
             def note(unit: Unit, number: Any, place: KeyPath, convert: Convert = convert) -> Any:
                 if unit is units.LOCAL_STEPS:
-                    found[number] = max(convert(unit, number, place), found.get(number, 0))
+                    small[number] = max(convert(unit, number, place), small.get(number, 0))
                 return number
 
             for part in (layer.sync, layer.optimizer):
                 converted(part, type(part), note)
-        limit = max(found.values(), default=0) + 1
-        for number in sorted(found, reverse=True):
-            found[number] = limit = max(min(found[number], limit - 1), min(number, 2))
-        return found
+        limit = max(small.values(), default=0) + 1
+        for number in sorted(small, reverse=True):
+            small[number] = limit = max(min(small[number], limit - 1), min(number, 2))
+        return small
 
 
 def _asynchronous(settings: RunSettings) -> bool:
@@ -195,9 +195,9 @@ def _overlay(published: SeriesLayer, by: Reduction, node: Node, shape: TrainingS
         numbers["micro_batch_size"] = batch // max(gpus, min(published.micro_batches, 2 if batch % 2 == 0 else 1))
     entries = {name: _node(value, node) for name, value in numbers.items()}
     for key, choice in (("tasks", task), ("models", published.model.name)):
-        found = node.entries[key].child(choice)
-        if found is not None:
-            entries |= {"data": found.entries["data"]} if key == "tasks" else {"model": found}
+        chosen = node.entries[key].child(choice)
+        if chosen is not None:
+            entries |= {"data": chosen.entries["data"]} if key == "tasks" else {"model": chosen}
     return replace(node, value=entries, path=())
 
 
@@ -256,7 +256,7 @@ def _converted(node: Node, settings: Settings, convert: Convert, shape: Training
 
 def _apart(value: Any, end: int) -> Any:
     """Another value as it is; a list of [epoch, value] pairs with epochs apart that rounding has made equal."""
-    if isinstance(value, list) and all(isinstance(each, list) and len(each) == 2 for each in value):
+    if isinstance(value, list) and all(isinstance(item, list) and len(item) == 2 for item in value):
         for before, pair in pairwise(value):
             pair[0] = pair[0] if pair[0] > before[0] else min(round(before[0] + _LEAST, 4), (before[0] + end) / 2)
     return value

@@ -41,7 +41,7 @@ def _unfit(run: Run, start: Run) -> Iterator[str]:
     if step is None:
         return
     if step not in start.kept_steps:
-        kept = ", ".join(f"@step{each}" for each in start.kept_steps) or "none"
+        kept = ", ".join(f"@step{kept_step}" for kept_step in start.kept_steps) or "none"
         yield f"found {run.start_from}, which that run does not keep, allowed: {kept} (its checkpoint.keep_epochs)"
     if run.start_state != "all":
         return

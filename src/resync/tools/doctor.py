@@ -62,7 +62,7 @@ def examine(configs: Path, results: Path) -> Iterator[Finding]:
     snakemake = _package("snakemake", remedy="make, or pip install '.[suite]' in a clone")
     yield snakemake if snakemake.state == "ok" else replace(snakemake, state="needed")
     yield from _torch()
-    folder = next(each for each in (results, *results.absolute().parents) if each.exists())
+    folder = next(parent for parent in (results, *results.absolute().parents) if parent.exists())
     free = shutil.disk_usage(folder).free / 1e9
     remedy = f"less than {_LEAST_GB:g} GB: `resync plan` says what a scale needs"
     yield _finding("disk", free >= _LEAST_GB, f"{free:.1f} GB free for {results}", remedy)

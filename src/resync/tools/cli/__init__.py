@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _with_names(arguments: Sequence[str]) -> list[str]:
     """The same with `PAPER/ITEM` in the place of `--paper PAPER --item ITEM`, as scripts may have it."""
-    rest = [part for each in arguments for part in re.split(r"(?<=^--paper)=|(?<=^--item)=", each, maxsplit=1)]
+    rest = [part for argument in arguments for part in re.split(r"(?<=^--paper)=|(?<=^--item)=", argument, maxsplit=1)]
     named = []
     for flag in ("--paper", "--item"):
         if flag in rest[1:-1]:

@@ -62,13 +62,13 @@ def _compare(options: argparse.Namespace) -> int:
         own = [state_of(run, _RESULTS) for task in tasks.TASKS for run in suite.runs(paper, scale, task)]
         if code := _train(own, options):
             return code
-        found = list(drawn.compared(suite, name, scale, folders))
-        shown = [file for each in found for file in each.write(Path("figures", scale, paper))]
+        comparisons = list(drawn.compared(suite, name, scale, folders))
+        shown = [file for comparison in comparisons for file in comparison.write(Path("figures", scale, paper))]
     print(f"\nDone in {duration(time.monotonic() - started)}.")
     for place in shown:
         print(f"{'Open' if place == shown[0] else '':<11}{place}")
-    for each in found:
-        print("", *each.lines, sep="\n")
+    for comparison in comparisons:
+        print("", *comparison.lines, sep="\n")
     print(f"\nNext       change paper_configs/{paper}: the same command trains what changed")
     print(f"           change src/resync/workers/sync/{name}.py: rm -r results/{scale}/{paper} before the same command")
     return 0

@@ -71,7 +71,7 @@ def _plan(options: argparse.Namespace) -> None:
     sums = {of: totals(costs, of) for of in ("experiment", "paper")}
     of_runs = (item.as_dict() for item in costs)
     entries = json_text(list(map(asdict, sums[options.by]) if options.by in sums else of_runs))
-    tables = {"run": table(costs)} | {of: table_of_totals(found, of) for of, found in sums.items()}
+    tables = {"run": table(costs)} | {of: table_of_totals(summed, of) for of, summed in sums.items()}
     if options.write:
         blocks = (f"## By {of}\n\n```text\n{tables[of]}\n```\n" for of in ("paper", "experiment", "run"))
         write_text(Path(f"{options.write}.json"), entries + "\n")
@@ -125,10 +125,10 @@ def _time(options: argparse.Namespace) -> None:
     given: dict[str, Any] = {"compute": options.compute, "delay": options.delay, "rates": rates}
     if len(numbers) > 1:
         scaled, at_the_end, unknown = scaling.scalings(runs, published, network, numbers, **given)
-        print(json_text([asdict(each) for each in scaled]) if options.json else scaling.table(scaled, at_the_end))
+        print(json_text([asdict(item) for item in scaled]) if options.json else scaling.table(scaled, at_the_end))
     else:
-        found, unknown = forecast(runs, published, network, **given, backward=options.backward, workers=numbers[0])
-        print(json_text([item.as_dict() for item in found]) if options.json else table(found))
+        forecasts, unknown = forecast(runs, published, network, **given, backward=options.backward, workers=numbers[0])
+        print(json_text([item.as_dict() for item in forecasts]) if options.json else table(forecasts))
     for line in unknown:
         print(f"resync: left out: {line}", file=sys.stderr)
 

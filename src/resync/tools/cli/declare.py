@@ -102,8 +102,8 @@ def runs_of(suite: Suite, options: argparse.Namespace) -> list[Run]:
 
     Raises ValueError where there are none, and says at which scales there are.
     """
-    if found := declared_runs(suite, options, options.scale):
-        return found
+    if runs := declared_runs(suite, options, options.scale):
+        return runs
     kind = "pilot runs" if getattr(options, "pilots", False) else "runs"
     elsewhere = " and ".join(scale for scale in SCALES if declared_runs(suite, options, scale))
     raise UserError(f"--scale {options.scale}: no {kind} of {options.paper or 'any paper'}"

@@ -40,18 +40,20 @@ def _list(options: argparse.Namespace) -> None:
         return
     lines: list[tuple[str, ...]]
     if options.paper:
-        of_paper = [each for each in _of_paper(suite, suite.papers[options.paper])
-                    if options.item in (None, each["id"].partition("/")[2])]  # fmt: skip
+        of_paper = [entry for entry in _of_paper(suite, suite.papers[options.paper])
+                    if options.item in (None, entry["id"].partition("/")[2])]  # fmt: skip
         if not of_paper:
             raise UserError(
                 f"{options.paper}/{options.item}: not declared, allowed: what `resync list {options.paper}` has"
             )
         lines = [("id", "at scale", "what")]
-        lines += [(each["id"], ", ".join(each["scales"]), each["what"]) for each in of_paper]
+        lines += [(entry["id"], ", ".join(entry["scales"]), entry["what"]) for entry in of_paper]
     else:
         papers = [_counts(suite, paper) for paper in suite.papers.values()]
         lines = [("paper", "figures and tables", "claims", *(f"runs at {scale}" for scale in SCALES))]
-        lines += [(each["id"], *map(str, (each["items"], each["claims"], *each["runs"].values()))) for each in papers]
+        lines += [
+            (paper["id"], *map(str, (paper["items"], paper["claims"], *paper["runs"].values()))) for paper in papers
+        ]
     if options.json:
         print(json_text(of_paper if options.paper else papers))
     else:
@@ -113,7 +115,7 @@ def _show(options: argparse.Namespace) -> None:
         run = runs[options.id]
         print(json_text(_describe(run)) if options.json else "\n".join([run.to_yaml(), *_ended(run)]))
     else:
-        known = [each.partition("/")[2] for each in runs] or [*paper.items, *claims]
+        known = [run_id.partition("/")[2] for run_id in runs] or [*paper.items, *claims]
         raise UserError(
             f"{paper.id}: found {name!r}, allowed: an id that `resync list {paper.id}` has{suggestion(name, known)}"
         )
@@ -123,18 +125,18 @@ def _drawn_from(file: Path, options: argparse.Namespace) -> Iterator[str]:
     """What a figure says of itself, whether the CSV beside it is its own, and which of its runs are still declared."""
     from resync.papers.render.origin import read_origin  # not at the top: it needs packages that a list does not
 
-    found = read_origin(file.read_bytes())
-    if found is None:
+    origin = read_origin(file.read_bytes())
+    if origin is None:
         raise UserError(f"{file}: says nothing of what it was drawn from, allowed: a figure of `resync render`")
-    yield f"{found.item} at {found.scale} scale"
+    yield f"{origin.item} at {origin.scale} scale"
     data = file.with_suffix(".csv")
-    same = data.exists() and sha256(data.read_bytes()).hexdigest() == found.data
-    yield f"data: sha256 {found.data}, {f'as {data}' if same else f'not that of {data}'}"
-    yield f"trained at commit: {', '.join(found.commits) or 'unknown'}"
-    options.paper = found.item.partition("/")[0]
+    same = data.exists() and sha256(data.read_bytes()).hexdigest() == origin.data
+    yield f"data: sha256 {origin.data}, {f'as {data}' if same else f'not that of {data}'}"
+    yield f"trained at commit: {', '.join(origin.commits) or 'unknown'}"
+    options.paper = origin.item.partition("/")[0]
     suite = suite_of(options)
-    declared = {run.hash: run.id for scale in (found.scale, "paper") for run in suite.runs(options.paper, scale)}
-    yield from (f"run {each}: {declared.get(each, 'not declared any more')}" for each in found.runs)
+    declared = {run.hash: run.id for scale in (origin.scale, "paper") for run in suite.runs(options.paper, scale)}
+    yield from (f"run {run_hash}: {declared.get(run_hash, 'not declared any more')}" for run_hash in origin.runs)
 
 
 def _ended(run: Run) -> Iterator[str]:
@@ -153,14 +155,14 @@ def _declared(claim: Claim) -> str:
 
 def _item(suite: Suite, paper: Paper, name: str, scale: str) -> Iterator[str]:
     item = paper.items[name]
-    scales = [each for each in suite.scales if name in suite.items(paper.id, each)]
+    scales = [other for other in suite.scales if name in suite.items(paper.id, other)]
     yield item.title
     yield from filter(None, [item.caption])
     yield f"kind {item.kind}, at {', '.join(scales)} scale; resync run {paper.id}/{name} --scale {scales[0]}"
     for at in scales:
         for folder in (Path("figures"), Path("figures/reference")):
             file = drawn_file(suite, at, f"{paper.id}/{name}", folder)
-            yield from (str(each) for each in (file, file.with_suffix(".png")) if each.exists())
+            yield from (str(path) for path in (file, file.with_suffix(".png")) if path.exists())
     named = [claim.id for claim in paper.claims if claim.item == name]
     yield from _came_out(suite, paper.id, scale, named)
 
@@ -177,9 +179,9 @@ def _came_out(suite: Suite, paper: str, scale: str, names: Collection[str]) -> I
     for title, claims in audits.items():
         at = title.partition(" ")[0]
         tested = [
-            each
-            for each in claims
-            if each["id"] in names and at in each["scales"] and (is_tested(each) or each["effects"])
+            claim
+            for claim in claims
+            if claim["id"] in names and at in claim["scales"] and (is_tested(claim) or claim["effects"])
         ]
         if tested:
             yield f"\n{title}:"
@@ -194,8 +196,8 @@ def drawn_file(suite: Suite, scale: str, name: str, figures: Path) -> Path:
 
 def archived(paper: str | None = None) -> dict[str, list[Mapping[str, Any]]]:
     """The claims of a paper, or of all, in the repository's own audits, by scale."""
-    found = {file.parent.name: list(claims_of(file)) for file in sorted(REFERENCE.glob("*/audit.json"))}
-    return {scale: [each for each in claims if paper in (None, each["paper"])] for scale, claims in found.items()}
+    audits = {file.parent.name: list(claims_of(file)) for file in sorted(REFERENCE.glob("*/audit.json"))}
+    return {scale: [claim for claim in claims if paper in (None, claim["paper"])] for scale, claims in audits.items()}
 
 
 def claims_of(file: Path) -> Sequence[Mapping[str, Any]]:

@@ -105,7 +105,7 @@ def _next(suite: Suite, scale: str, papers: Sequence[str], items: Sequence[str])
     kept = {at: claims for at, claims in archived(paper or None).items() if claims}
     of_item = {claim.id for claim in suite.papers[paper].claims if claim.item == item} if item else ()
     for at, claims in kept.items():
-        of_papers = [each for each in claims_of_papers(claims, at) if not item or each["id"] in of_item]
+        of_papers = [claim for claim in claims_of_papers(claims, at) if not item or claim["id"] in of_item]
         if at != scale and any(map(is_tested, of_papers)):
             yield _line(f"At {at}", f"{counted_in_words(of_papers)} (the repository's own runs)")
     if kept and (of_item or not item):

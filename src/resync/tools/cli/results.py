@@ -83,8 +83,8 @@ def _status(options: argparse.Namespace) -> int:
     by: Literal["run", "series"] = "run" if options.problems else options.by
 
     def look() -> tuple[list[Progress], str]:
-        found = [progress(run, results) for run in runs]
-        return [each for each in found if each.status in wanted], f"{scale} scale, {counted(found)}"
+        states = [progress(run, results) for run in runs]
+        return [state for state in states if state.status in wanted], f"{scale} scale, {counted(states)}"
 
     if options.watch is not None:
         from resync.tools.progress import colored, watch
@@ -96,7 +96,7 @@ def _status(options: argparse.Namespace) -> int:
         watch(picture, options.watch)
         return 0
     listed, last = look()
-    print(json_text([asdict(each) for each in listed]) if options.json else table(listed, by, last))
+    print(json_text([asdict(state) for state in listed]) if options.json else table(listed, by, last))
     return 1 if options.problems and listed else 0
 
 
@@ -148,14 +148,14 @@ def _audited(options: argparse.Namespace) -> int:
     if options.gather and (options.paper or options.ids):
         raise UserError(f"--gather: has no effect beside {options.paper or options.ids[0]}, allowed: alone")
     if options.ids:
-        named = list(dict.fromkeys(paper for paper, slash, _ in (each.partition("/") for each in options.ids) if slash))
+        named = list(dict.fromkeys(paper for paper, slash, _ in (name.partition("/") for name in options.ids) if slash))
         for paper in named:
             if paper not in suite.papers:
                 raise UserError(f"paper: {not_among(paper, suite.papers)}")
-        papers = named if all("/" in each for each in options.ids) else list(suite.papers)
-        found = find(audit(suite, options.scale, options.results, papers), options.ids)
-        print(answer(found, options.json))
-        return 1 if options.check and any(line.verdict in FAILURES for line in found.values()) else 0
+        papers = named if all("/" in name for name in options.ids) else list(suite.papers)
+        lines = find(audit(suite, options.scale, options.results, papers), options.ids)
+        print(answer(lines, options.json))
+        return 1 if options.check and any(line.verdict in FAILURES for line in lines.values()) else 0
     for paper in [options.paper] if options.paper else [] if options.gather else suite.papers:
         result = audit(suite, options.scale, options.results, [paper])
         write(result, folder / paper)
@@ -176,15 +176,15 @@ def _power(options: argparse.Namespace) -> None:
     from resync.papers.audit.power import powers, table
 
     suite = suite_of(options)
-    found = powers(suite, options.scale, _folder(options), suite.papers, options.power)
+    rows = powers(suite, options.scale, _folder(options), suite.papers, options.power)
     if options.item:
         of_item = {
             f"{options.paper}/{claim.id}" for claim in suite.papers[options.paper].claims if claim.item == options.item
         }
         if not of_item:
             raise UserError(f"{options.paper}/{options.item}: no claim is on a figure or table of this name")
-        found = [row for row in found if row.claim in of_item]
-    print(json_text([asdict(row) for row in found]) if options.json else table(found, options.power))
+        rows = [row for row in rows if row.claim in of_item]
+    print(json_text([asdict(row) for row in rows]) if options.json else table(rows, options.power))
 
 
 @verb(

@@ -90,7 +90,7 @@ def _require_target(suite: Suite, scale: str, name: str, target: str) -> None:
     """Raise ValueError for what the workflow cannot make, before it is started."""
     paper, _, item = name.partition("/")
     if name != target and item not in suite.items(paper, scale):
-        there = [each for each in suite.scales if item in suite.items(paper, each)]
+        there = [other for other in suite.scales if item in suite.items(paper, other)]
         raise UserError(f"{name}: not at {scale} scale, allowed: --scale {' or '.join(there)}")
     if name != target or name in (*suite.papers, *TARGETS, "pilots") or paper in ("figures", "results"):
         return

@@ -192,9 +192,11 @@ def _diff(options: argparse.Namespace) -> int:
         sides = [stack.enter_context(opened(or_archive(side))) for side in options.sides]
         present = [scale for scale in SCALES if any(_has_results(side, scale) for side in sides)]
         scales = _choose_scales(options, present, *options.sides)
-        found = compare(suite_of(options), sides, scales, limits)
-    print(json_text(found.as_dict()) if options.json else report(found, [str(side) for side in options.sides]))
-    return 1 if found else 0
+        difference = compare(suite_of(options), sides, scales, limits)
+    print(
+        json_text(difference.as_dict()) if options.json else report(difference, [str(side) for side in options.sides])
+    )
+    return 1 if difference else 0
 
 
 def _tell(scale: str, packed: Packed | None, drawn: Drawn) -> None:

@@ -64,14 +64,14 @@ _EXAMPLES = {
 def _doctor(options: argparse.Namespace) -> int:
     from resync.tools.doctor import examine
 
-    found = []
+    findings = []
     for finding in examine(options.configs, options.results):
-        found.append(finding)
+        findings.append(finding)
         if not options.json:
             print(finding, flush=True)
     if options.json:
-        print(json_text([asdict(each) for each in found]))
-    return 1 if any(each.state == "needed" for each in found) else 0
+        print(json_text([asdict(item) for item in findings]))
+    return 1 if any(item.state == "needed" for item in findings) else 0
 
 
 @verb(
@@ -115,7 +115,7 @@ def _refuse(kind: str, paper: str, name: str) -> None:
 
 
 def _rename(example: _Example, paper: str, name: str, class_name: str) -> dict[Path, str]:
-    found = _FILES.findall(Path(example.page).read_text(encoding="utf-8"))
+    files = _FILES.findall(Path(example.page).read_text(encoding="utf-8"))
     # Not torch's own names, such as nn.Linear.
     words = {example.name: name, _camel(example.name): class_name} | ({"question": paper} if paper else {})
     pattern = re.compile(rf"(?<!nn\.)(?<![A-Za-z0-9_])({'|'.join(words)})(?![A-Za-z0-9_])")
@@ -123,7 +123,7 @@ def _rename(example: _Example, paper: str, name: str, class_name: str) -> dict[P
     def renamed(text: str) -> str:
         return pattern.sub(lambda match: words[match[1]], text)
 
-    return {Path(renamed(file)): renamed(text) for file, text in found if file.startswith(example.files)}
+    return {Path(renamed(file)): renamed(text) for file, text in files if file.startswith(example.files)}
 
 
 def _camel(name: str) -> str:

@@ -34,12 +34,12 @@ def _data(options: argparse.Namespace) -> int:
         suite = suite_of(options)
         runs = [run for paper in suite.papers for run in suite.runs(paper, options.scale)]
         of_scale = {run.data.name for run in runs if run.data.component.is_prepared}
-        found = {}
+        places = {}
         for of in map(declared, options.datasets or sorted(of_scale)):
             data_root(of)
-            found[of.name] = download(of)
-            print(f"{of.name}: {found[of.name]}", flush=True)
-        return int(any(where.remedy for where in found.values()))
+            places[of.name] = download(of)
+            print(f"{of.name}: {places[of.name]}", flush=True)
+        return int(any(where.remedy for where in places.values()))
     if len(options.datasets) != 1:
         raise UserError(f"DATASET: found {len(options.datasets)}, allowed: one with {options.action}")
     of = declared(options.datasets[0])
@@ -48,9 +48,9 @@ def _data(options: argparse.Namespace) -> int:
         print(json_text(prepare(of, root, options.format)))
         return 0
     properties = check(of, root, options.format)
-    for each in properties:
-        print(f"{of.name}: {each}")
-    return 0 if all(each.holds for each in properties) else 1
+    for item in properties:
+        print(f"{of.name}: {item}")
+    return 0 if all(item.holds for item in properties) else 1
 
 
 @verb("train one run in this process (or as one of torchrun's processes)", *TRAINING)
@@ -122,13 +122,13 @@ def _rehearse(options: argparse.Namespace) -> int:
     from resync.papers.plan.rehearsed import NAME, shapes
     from resync.papers.rehearsal import gather, page, rehearse
 
-    found = shapes(runs_of(suite_of(options), options))
-    if options.shape and options.shape not in found:
-        raise UserError(f"--shape: {not_among(options.shape, found)}")
+    by_shape = shapes(runs_of(suite_of(options), options))
+    if options.shape and options.shape not in by_shape:
+        raise UserError(f"--shape: {not_among(options.shape, by_shape)}")
     folder = options.results / options.scale / NAME
-    for runs in [found[options.shape]] if options.shape else [] if options.gather else found.values():
+    for runs in [by_shape[options.shape]] if options.shape else [] if options.gather else by_shape.values():
         if code := rehearse(runs, folder):
             return code
     if not options.shape:
-        print(page(options.scale, gather(options.results, options.scale, found)), end="")
+        print(page(options.scale, gather(options.results, options.scale, by_shape)), end="")
     return os.EX_OK

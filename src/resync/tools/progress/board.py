@@ -106,7 +106,7 @@ class Board:
         return ", ".join(parts)
 
     def sentence(self) -> str:
-        places = [place_of(job, found) for job, found in self.places()]
+        places = [place_of(job, run) for job, run in self.places()]
         more = f" and {len(places) - 3} more" if len(places) > 3 else ""
         return f"{self.totals()}; running: {'; '.join(places[:3])}{more}" if places else self.totals()
 
@@ -136,20 +136,20 @@ def _reason(job: Job, attempt: int) -> str:
     return f"{one_line(reason)} (log: {log})" if log else one_line(reason)
 
 
-def place_of(job: Job, found: Progress | None) -> str:
+def place_of(job: Job, run: Progress | None) -> str:
     """Where a running job is: `qsr/vit_b16_b4096/h4/seed0 step 1200/3900, 0:02:10 left, val_top1 46.31`."""
-    if found is None or not found.step:
+    if run is None or not run.step:
         return job.name
-    step, _, *rest = cells_of(found)
+    step, _, *rest = cells_of(run)
     return ", ".join([f"{job.name} {step}", *filter(None, rest)])
 
 
-def cells_of(found: Progress) -> tuple[str, str, str, str]:
+def cells_of(run: Progress) -> tuple[str, str, str, str]:
     """Step, share, time left and last value of a run."""
-    share = f"{100 * found.step / found.steps:.0f} %"
-    left = "" if found.seconds_left is None else f"{duration(found.seconds_left)} left"
-    value = "" if found.value is None else f"{found.metric} {found.value:.4g}"
-    return f"step {found.step}/{found.steps}", share, left, value
+    share = f"{100 * run.step / run.steps:.0f} %"
+    left = "" if run.seconds_left is None else f"{duration(run.seconds_left)} left"
+    value = "" if run.value is None else f"{run.metric} {run.value:.4g}"
+    return f"step {run.step}/{run.steps}", share, left, value
 
 
 def _tail(log: Path | None) -> list[str]:

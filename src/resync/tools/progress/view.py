@@ -79,8 +79,8 @@ class View:
         head.add_row(ProgressBar(total=max(1, board.total), completed=board.done, width=24), Text(board.totals()))
         places = board.places()
         lines = Table.grid(padding=(0, 2))
-        for job, found in places[:_LARGEST]:
-            lines.add_row(Text(f"  {job.name}"), *(map(Text, cells_of(found)) if found else ()))
+        for job, run in places[:_LARGEST]:
+            lines.add_row(Text(f"  {job.name}"), *(map(Text, cells_of(run)) if run else ()))
         more = [Text(f"  and {len(places) - _LARGEST} more", style="dim")] if len(places) > _LARGEST else []
         return Group(head, lines, *more)
 

@@ -28,11 +28,11 @@ def sending_intervals(seed: int, num_workers: int, bound: int, start: int, stop:
     if bound == 0:
         return {1: Fraction(stop - start)}
     free = [start] * num_workers
-    found: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     for step in range(start, stop):
         late = lateness(seed, step, num_workers, bound)
         for worker in range(num_workers):
             if free[worker] <= step:
                 free[worker] = step + 1 + late[worker]
-                found[1 + late[worker]] += 1
-    return {steps: Fraction(count, num_workers) for steps, count in sorted(found.items())}
+                counts[1 + late[worker]] += 1
+    return {steps: Fraction(count, num_workers) for steps, count in sorted(counts.items())}

@@ -93,8 +93,8 @@ class VirtualClock(Settings):
 
     def back(self, worker: int, start: float, end: float) -> float | None:
         """When a worker is back that is away at a time from `start` to before `end`; None: it is never."""
-        found = [back for who, leaves, back in self.away or () if who == worker and leaves < end and back > start]
-        return max(found, default=None)
+        returns = [back for who, leaves, back in self.away or () if who == worker and leaves < end and back > start]
+        return max(returns, default=None)
 
     def away_at(self, worker: int, time: float) -> bool:
         return any(who == worker and leaves <= time < back for who, leaves, back in self.away or ())

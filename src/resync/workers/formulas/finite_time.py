@@ -64,14 +64,14 @@ def simple_base_graph(workers: Sequence[int], peers: int) -> list[Edges]:
     blocks = [_together(hypercube(block, peers) for block in _blocks(part, size)) for part, size in parts]
     averaging = [blocks[i] if len(part) > peers else wholes[i] for i, (part, _) in enumerate(parts)]
     # Shorter graphs repeat their steps.
-    steps = [_union(each[number % len(each)] for each in wholes if each) for number in range(len(wholes[0]))]
+    steps = [_union(graph[number % len(graph)] for graph in wholes if graph) for number in range(len(wholes[0]))]
     for number in range(1 + len(blocks[0])):
         step: dict[tuple[int, int], Fraction] = {}
-        for i, each in enumerate(averaging):
+        for i, graph in enumerate(averaging):
             if i < number or i == number == len(parts) - 1:
                 # A part has begun to average its blocks when it had exchanged with the later ones.
                 begun = number - i - (1 if i < len(parts) - 1 else 0)
-                step |= each[begun % len(each)] if each else {}
+                step |= graph[begun % len(graph)] if graph else {}
         if number < len(parts) - 1:
             step |= _exchange(parts[number:], peers)
         steps.append(step)
@@ -101,12 +101,12 @@ def _parts(workers: Sequence[int], base: int) -> Iterator[tuple[Sequence[int], i
 
 def _factors(number: int, peers: int) -> list[int]:
     """Factors up to `peers` + 1, as large as possible, ascending; their product is a divisor of `number`."""
-    found = []
+    factors = []
     for factor in range(peers + 1, 1, -1):
         while number % factor == 0:
-            found.append(factor)
+            factors.append(factor)
             number //= factor
-    return found[::-1]
+    return factors[::-1]
 
 
 def _averages(groups: Iterable[Sequence[int]]) -> dict[tuple[int, int], Fraction]:

@@ -64,7 +64,7 @@ class Timetable:
         while True:
             for worker in workers:
                 if worker not in busy:
-                    stream = int(self.choose([each for each in workers if begun[each] == min(begun)]))
+                    stream = int(self.choose([candidate for candidate in workers if begun[candidate] == min(begun)]))
                     phase = Phase(worker, stream, firsts[stream], self.steps[worker])
                     end = now + self.seconds(worker, made[worker], phase.steps)
                     back = self.back(worker, now, end)

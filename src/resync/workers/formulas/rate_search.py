@@ -46,7 +46,7 @@ def events(errors: Iterable[tuple[int, float]], tolerance: float) -> Iterator[Se
             yield SearchEvent("rise", step, error)
         last = [*last[-2:], error]
         mean = sum(last) / 3
-        if len(last) == 3 and all(abs(each - mean) < tolerance for each in last):
+        if len(last) == 3 and all(abs(value - mean) < tolerance for value in last):
             yield SearchEvent("plateau", step, mean)
     yield SearchEvent("end", step, last[-1])
 

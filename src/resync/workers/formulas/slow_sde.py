@@ -30,14 +30,14 @@ def simulate(periods: list[int], num_workers: int, eta: float = 0.02, *, times: 
     shape = (len(periods), replicas, num_workers)
     u, v = np.full(shape, np.exp(START)), np.full(shape, np.exp(-START))
     marks = np.rint(times / eta**2).astype(int)
-    found = np.empty((len(periods), len(times), replicas))
+    positions = np.empty((len(periods), len(times), replicas))
     for step in range(marks[-1] + 1):
         for index in np.flatnonzero(marks == step):
-            found[:, index] = _position(u.mean(-1), v.mean(-1))
+            positions[:, index] = _position(u.mean(-1), v.mean(-1))
         residual = u * v - 1 - NOISE * generator.choice((-1.0, 1.0), size=shape[1:])
         u, v = u - eta * residual * v, v - eta * residual * u
         _average(u, v, periods, step + 1)
-    return found
+    return positions
 
 
 def predict(period: int, num_workers: int, eta: float, times: Floats) -> Floats:

@@ -178,11 +178,11 @@ def messages(
         receivers = num_workers - 1 if chosen.pick == "all" else peers
         return {(Fraction(receivers), receivers): last - first}
     repeats = chosen.cycle(num_workers, peers) or last - first
-    found: Counter[tuple[Fraction, int]] = Counter()
+    counts: Counter[tuple[Fraction, int]] = Counter()
     for k in range(first, min(last, first + repeats)):
-        sent = [len(each) for each in chosen.weights(num_workers, k, peers, seed)]
-        found[Fraction(sum(sent), num_workers), max(sent)] += len(range(k, last, repeats))
-    return found
+        sent = [len(row) for row in chosen.weights(num_workers, k, peers, seed)]
+        counts[Fraction(sum(sent), num_workers), max(sent)] += len(range(k, last, repeats))
+    return counts
 
 
 def partner(topology: str, worker: int, num_workers: int, number: int) -> int | None:

@@ -58,11 +58,11 @@ class WeightedTopology:
 def _weights(
     topology: WeightedTopology, num_workers: int, k: int, peers: int, seed: int
 ) -> tuple[Mapping[int, Fraction], ...]:
-    found: tuple[dict[int, Fraction], ...] = tuple({} for _ in range(num_workers))
+    weights: tuple[dict[int, Fraction], ...] = tuple({} for _ in range(num_workers))
     messages = topology.step(num_workers, peers, k, seed) if num_workers > 1 else {}
     for (sender, receiver), weight in sorted(messages.items()):
-        found[sender][receiver] = weight
-    return found
+        weights[sender][receiver] = weight
+    return weights
 
 
 def _exact(name: WeightedName, build: Callable[[range, int], Sequence[finite_time.Edges]]) -> WeightedTopology:

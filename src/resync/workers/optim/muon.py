@@ -56,7 +56,7 @@ class MuonOptimizer(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         [group] = self.param_groups
-        for parameter in (each for each in group["params"] if each.grad is not None):
+        for parameter in (candidate for candidate in group["params"] if candidate.grad is not None):
             state = self.state[parameter]
             if not state:
                 state["step"] = parameter.new_zeros(())
@@ -144,11 +144,14 @@ def of_model(
                             "nn.MultiheadAttention; name its matrices (matrices=...), or take AdamW")  # fmt: skip
     else:
         hidden = set(map(id, named := list(matrices)))
-        for each in named:
-            if each.ndim != 2 or not any(each is parameter for parameter in parameters):
-                raise UserError(f"matrices: found a tensor of shape {list(each.shape)}, allowed: trainable parameters "
-                                "of the model with two dimensions")  # fmt: skip
-    layout = [(number, ..., each.shape if id(each) in hidden else None) for number, each in enumerate(parameters)]
+        for matrix in named:
+            if matrix.ndim != 2 or not any(matrix is parameter for parameter in parameters):
+                raise UserError(f"matrices: found a tensor of shape {list(matrix.shape)}, allowed: trainable "
+                                "parameters of the model with two dimensions")  # fmt: skip
+    layout = [
+        (number, ..., parameter.shape if id(parameter) in hidden else None)
+        for number, parameter in enumerate(parameters)
+    ]
     return MuonOptimizer(parameters, declared.Muon(**options), layout, lr)
 
 

@@ -27,6 +27,8 @@ SEED ?= 0
 # The benchmarks that `make bench` runs, separated by commas; empty: all.
 ONLY ?=
 BIN := .venv/bin
+# A process has all tests of a file, in the order of tests/conftest.py.
+PYTEST = $(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 # Python must keep its bytecode: otherwise every job would compile torch again.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -46,10 +48,10 @@ test: .venv/installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-all: .venv/installed
-	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile
+	$(PYTEST)
 
 chaos: .venv/installed
 	$(BIN)/python tests/chaos --kills $(KILLS) --seed $(SEED)

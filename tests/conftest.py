@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 
@@ -35,6 +36,18 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     report = yield
     refuse_skip(report)
     return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files come first that take long: those with most slow tests, then those with most tests.
+
+    A process has a file alone. If it began one that takes minutes when the others end, they would have nothing to do.
+    """
+    slow, all_tests = (
+        Counter(item.path for item in of) for of in ([item for item in items if item.get_closest_marker("slow")], items)
+    )
+    items.sort(key=lambda item: (slow[item.path], all_tests[item.path]), reverse=True)
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from zipfile import ZipFile
 
 import pytest
@@ -180,6 +181,16 @@ def test_a_second_lock_agrees_with_the_first_one(lock: str):
     assert "numpy" in shared
     versions = [{name: pins[name][0] for name in shared} for pins in (second, first)]
     assert versions[0] == versions[1]
+
+
+def test_files_that_take_long_begin_first(request: pytest.FixtureRequest):
+    """By tests/conftest.py; xdist gives them out in this order."""
+    tests = {"small.py": [False], "large.py": [False, False], "slow.py": [True], "slower.py": [False, True, True]}
+    items = [
+        SimpleNamespace(path=path, get_closest_marker={"slow": slow}.get) for path, of in tests.items() for slow in of
+    ]
+    request.config.pluginmanager.get_plugin(str(ROOT / "tests/conftest.py")).pytest_collection_modifyitems(items)
+    assert [*dict.fromkeys(item.path for item in items)] == ["slower.py", "slow.py", "large.py", "small.py"]
 
 
 def trees_of_tests() -> Iterator[tuple[Path, ast.Module]]:

@@ -1,13 +1,9 @@
 """Images packed by FFCV reach the device as those of the files do."""
 
-import pytest
 import torch
-from torch import Tensor
-
-pytest.importorskip("ffcv", reason="FFCV is not installed (docs/data.md)")
-
 from photos import batches
-from test_beton import loaded, packed  # noqa: F401
+from test_beton import loaded, packed, pytestmark  # noqa: F401
+from torch import Tensor
 
 
 def test_both_formats_give_the_device_the_same_batches(loaded, device: torch.device):  # noqa: F811

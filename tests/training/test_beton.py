@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from resync.tasks.data_sets.declaration import DataSet
 from resync.tasks.prepare import beton
 from resync.tasks.prepare.listing import ImageFiles
 
-pytest.importorskip("ffcv", reason="FFCV is not installed (docs/data.md)")
+# Not imported before a test needs it: this compiles for seconds, in every process that only looks for tests.
+pytestmark = pytest.mark.skipif(find_spec("ffcv") is None, reason="FFCV is not installed (docs/data.md)")
 RAW = {"jpeg_share": 0.0}
 FILES = ["train-000.beton", "train-001.beton", "train-002.beton", "val-000.beton"]
 

@@ -134,10 +134,10 @@ def _unreachable_series(node: Node, scales: dict[str, tuple[str, ...]]) -> Itera
             yield entry.problem("exists at no scale, allowed: series that series_only names at one of them")
 
 
-def _report(found: _Found, node: Node, scales: dict[str, tuple[str, ...]]) -> Iterator[Problem]:
+def _report(problems: _Found, node: Node, scales: dict[str, tuple[str, ...]]) -> Iterator[Problem]:
     """Each problem once; a key that only some series lack is reported at those series, not in base."""
     reached = {name for existing in scales.values() for name in existing}
-    for problem, where in found.items():
+    for problem, where in problems.items():
         affected = {name for name, _ in where}
         if _is_lacking(problem, node) and affected != reached:
             for name in affected:

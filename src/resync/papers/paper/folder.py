@@ -89,8 +89,8 @@ def _read_experiments(
         node = collector.load(file)
         experiments[file.stem] = None
         if node is not None:
-            experiments[file.stem], found = expand(folder.name, file.stem, node, scale_layers, collector)
-            runs += found
+            experiments[file.stem], expanded = expand(folder.name, file.stem, node, scale_layers, collector)
+            runs += expanded
     collector.lines += _dangling_grids(folder, experiments)
     runs, problems = with_starts(runs)
     collector.lines += [f"{folder}: {problem}" for problem in problems]

@@ -89,8 +89,8 @@ class LogsFile(Settings):
     def checks(self) -> Iterator[Check]:
         """Require names that are unique and exist, steps where they are counted, and steps to price for a rule."""
         for key in ("tables", "groups", "comparisons"):
-            yield from check_unique(((key, index, "id"), each.id) for index, each in enumerate(getattr(self, key)))
-        tables, groups = ({each.id: each for each in listed} for listed in (self.tables, self.groups))
+            yield from check_unique(((key, index, "id"), entry.id) for index, entry in enumerate(getattr(self, key)))
+        tables, groups = ({entry.id: entry for entry in listed} for listed in (self.tables, self.groups))
         for index, group in enumerate(self.groups):
             if group.table not in tables:
                 yield ("groups", index, "table"), not_among(group.table, tables)

@@ -287,13 +287,13 @@ class Paper(PaperFile):
     def published_beside(self, scale: str) -> tuple[PublishedValue, ...]:
         """The published values; one of another scale has the metric beside which this scale shows it."""
         here = self.metrics_of(scale)
-        found = []
+        values = []
         for value in self.published:
             there = {instead: name for name, instead in self.metrics_of(value.scale).items()}
             name = there.get(value.metric, value.metric)
             metric = value.metric if value.scale == scale else here.get(name, name)
-            found.append(value.model_copy(update={"metric": metric}))
-        return tuple(found)
+            values.append(value.model_copy(update={"metric": metric}))
+        return tuple(values)
 
     def shown(self, item: str) -> set[tuple[str, str]]:
         """The (experiment, series) pairs of an item at any scale."""

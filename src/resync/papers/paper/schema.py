@@ -26,7 +26,7 @@ from resync.workers.sync.options.base import SyncOptions
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _CHOSEN: tuple[type[Options], ...] = (DataOptions, ModelOptions, OptimizerOptions, SyncOptions)
-_ROOMS = {each.room: each for each in _CHOSEN}
+_ROOMS = {options.room: options for options in _CHOSEN}
 
 
 def schemas(package: Path = PACKAGE) -> dict[str, Schema]:

@@ -90,9 +90,9 @@ def load_suite(configs: Path, package: Path = PACKAGE, papers: Sequence[str] | N
     read: dict[str, Paper] = {}
     runs: dict[str, tuple[Run, ...]] = {}
     for name in folders if papers is None else papers:
-        paper, found = read_paper(folders[name], scale_layers, collector)
+        paper, of_paper = read_paper(folders[name], scale_layers, collector)
         if paper is not None:
-            read[paper.id], runs[paper.id] = paper, found
+            read[paper.id], runs[paper.id] = paper, of_paper
     collector.raise_if_any()
     return Suite({paper.id: paper for paper in sorted(read.values(), key=_appeared)}, runs)
 

@@ -105,12 +105,12 @@ class Total:
 
 def volume(run: Run) -> Volume:
     """Return the communication volume of `run`, exactly as in training."""
-    found = exchanges(run)
+    kinds = exchanges(run)
     return Volume(
         run=run.id,
         steps=run.total_steps,
         rounds=number_of_rounds(run),
-        vectors=whole(sum((exchange.sent for exchange in found), Fraction())),
+        vectors=whole(sum((exchange.sent for exchange in kinds), Fraction())),
         samples=run.total_steps * run.batch_size,
         workers=run.workers,
     )
@@ -147,7 +147,7 @@ def total(name: str, costs: Sequence[Cost]) -> Total:
     """Return the total cost of some runs."""
     known = [item.flops for item in costs if item.flops is not None]
     hours, gpu_hours = (
-        [each for item in costs if (each := getattr(item, name)) is not None]
+        [value for item in costs if (value := getattr(item, name)) is not None]
         for name in ("expected_hours", "expected_gpu_hours")
     )
     without_rate = len(costs) - len(hours)
@@ -178,20 +178,20 @@ def table(costs: Sequence[Cost]) -> str:
     return "\n".join(aligned(lines))
 
 
-def table_of_totals(found: Sequence[Total], of: str) -> str:
+def table_of_totals(summed: Sequence[Total], of: str) -> str:
     """Return an aligned text table: a line of headings, then one line per experiment or paper."""
     lines: list[tuple[str, ...]] = [(of, "runs", "samples", *_HEADINGS)]
-    lines += [(item.name, f"{item.runs:,}", f"{item.samples:,}", *_sizes(item)) for item in found]
+    lines += [(item.name, f"{item.runs:,}", f"{item.samples:,}", *_sizes(item)) for item in summed]
     return "\n".join(aligned(lines))
 
 
-def in_a_sentence(found: Total) -> str:
+def in_a_sentence(summed: Total) -> str:
     """How long some runs take, by what this is known, and what they leave on the disk."""
-    disk = f"they keep {in_units(found.disk_bytes, 'B')} on disk"
-    if found.expected_hours is None:
+    disk = f"they keep {in_units(summed.disk_bytes, 'B')} on disk"
+    if summed.expected_hours is None:
         return f"hours unknown, `resync run rehearse` measures them; {disk}"
-    gpus = f", {_plain(found.expected_gpu_hours)} GPU-hours" if found.expected_gpu_hours else ""
-    return f"about {_plain(found.expected_hours)} h of runs one after another{gpus} (from {found.rate_from}); {disk}"
+    gpus = f", {_plain(summed.expected_gpu_hours)} GPU-hours" if summed.expected_gpu_hours else ""
+    return f"about {_plain(summed.expected_hours)} h of runs one after another{gpus} (from {summed.rate_from}); {disk}"
 
 
 _HEADINGS = ("sent by all", "computing", "h expected", "GPU-h expected", "rate from", "GPU-h limit", "disk")
@@ -199,7 +199,7 @@ _HEADINGS = ("sent by all", "computing", "h expected", "GPU-h expected", "rate f
 
 def _sizes(item: Cost | Total) -> tuple[str, ...]:
     flops = "-" if item.flops is None else in_units(item.flops, "FLOP")
-    expected = ["-" if each is None else _plain(each) for each in (item.expected_hours, item.expected_gpu_hours)]
+    expected = ["-" if hours is None else _plain(hours) for hours in (item.expected_hours, item.expected_gpu_hours)]
     limit, disk = _plain(item.gpu_hours), in_units(item.disk_bytes, "B")
     return in_units(item.bytes_of_all, "B"), flops, *expected, item.rate_from or "-", limit, disk
 

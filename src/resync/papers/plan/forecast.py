@@ -179,7 +179,7 @@ def _forecast(
     count: int,
     published: Sequence[PublishedValue],
     network: Network,
-    found: Fit | Computing | None,
+    known: Fit | Computing | None,
     given: Machine,
     workers: int | None,
 ) -> Forecast:
@@ -187,13 +187,13 @@ def _forecast(
     link, same = network.link.name, workers in (None, run.workers)
     here = [value for value in published if value.network == link] if same else []
     fitted = rehearsal = None
-    if isinstance(found, Fit):
-        fitted, machine = found, found.machine(network)
-        basis = "fitted" if same and run.id in found.runs and found.network == link else "predicted"
-    elif isinstance(found, Computing):
+    if isinstance(known, Fit):
+        fitted, machine = known, known.machine(network)
+        basis = "fitted" if same and run.id in known.runs and known.network == link else "predicted"
+    elif isinstance(known, Computing):
         # A rehearsed step has the averages inside a worker, which `wall_clock` adds.
         inside = network.inside_seconds(count * FLOAT32_BYTES, run.gpus_per_worker)
-        rehearsal, machine, basis = found, Machine(network, max(0.0, found.seconds - inside), given.delay), "rehearsed"
+        rehearsal, machine, basis = known, Machine(network, max(0.0, known.seconds - inside), given.delay), "rehearsed"
     else:
         machine, basis = replace(given, network=network), "given"
     clock = wall_clock(run, machine, count, workers)
@@ -231,8 +231,8 @@ def fit(
             "rehearse them or give --compute"
         )
     asked = network_of(runs[0][0]).link.name
-    found = [(network, calibrate(known)) for (network, _), known in pairs]
-    network, best = min(found, key=lambda each: (each[0] != asked, each[1].certainty))
+    calibrated = [(network, calibrate(known)) for (network, _), known in pairs]
+    network, best = min(calibrated, key=lambda item: (item[0] != asked, item[1].certainty))
     pair = best.more, best.less
     statuses = tuple(CERTAINTY[timing.certainty] for timing in pair)
     return Fit(best.compute, best.cost, delay, tuple(timing.name for timing in pair), statuses, network)
@@ -269,7 +269,7 @@ def with_expected_hours(
         if time := published_time(run, published[run.paper]):
             seconds = seconds_per_step(time, run.total_steps)
             steps[_same_step(run)] = max(seconds, steps.get(_same_step(run), 0.0))
-    found = []
+    expected = []
     for run, item in zip(runs, costs, strict=True):
         gpus = run.resources.nodes * run.resources.gpus_per_node
         if rehearsed := rates.get(shape_id(run)):
@@ -281,10 +281,10 @@ def with_expected_hours(
         elif known := archived.get(f"{run.paper}/{run.experiment}/{run.series}"):
             hours, source = known, "archive"
         else:
-            found.append(item)
+            expected.append(item)
             continue
-        found.append(replace(item, expected_hours=hours, expected_gpu_hours=gpus * hours, rate_from=source))
-    return found
+        expected.append(replace(item, expected_hours=hours, expected_gpu_hours=gpus * hours, rate_from=source))
+    return expected
 
 
 def certainty(run: Run, hours: PublishedValue, published: Iterable[PublishedValue]) -> str:
@@ -315,12 +315,12 @@ def table(forecasts: Sequence[Forecast]) -> str:
 def calibrations(forecasts: Sequence[Forecast]) -> Iterator[str]:
     """One line per rehearsal and calibration."""
     yield from dict.fromkeys(str(item.rehearsal) for item in forecasts if item.rehearsal)
-    for found, network in dict.fromkeys((item.fit, item.network) for item in forecasts if item.fit):
-        runs = [f"{_series(run)} ({status})" for run, status in zip(found.runs, found.statuses, strict=True)]
-        title = LINKS[found.network].title
-        yield f"calibrated on {' and '.join(runs)}, published for {title}: a step computes {found.compute:.4g} s, " + (
-            f"an all-reduce takes {found.slowdown:.3g} times as long as the network's formula says"
-            if network == found.network
+    for fitted, network in dict.fromkeys((item.fit, item.network) for item in forecasts if item.fit):
+        runs = [f"{_series(run)} ({status})" for run, status in zip(fitted.runs, fitted.statuses, strict=True)]
+        title = LINKS[fitted.network].title
+        yield f"calibrated on {' and '.join(runs)}, published for {title}: a step computes {fitted.compute:.4g} s, " + (
+            f"an all-reduce takes {fitted.slowdown:.3g} times as long as the network's formula says"
+            if network == fitted.network
             else f"which is carried over; an all-reduce takes what the formula says on {LINKS[network].title}"
         )
 

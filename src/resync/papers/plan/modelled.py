@@ -75,9 +75,9 @@ def timed_on(suite: Suite, timing: Timing, run: Run, reference: Run, size: int) 
     machine, of_fit = _machine(suite, timing, reference, network, size)
     stands_for = {"workers": reference.workers, "gpus_per_worker": reference.gpus_per_worker}
     clock = wall_clock(run.model_copy(update=stands_for), machine, size)
-    words = f" (fitted to published times of {listed(each.label for each in of_fit)})" if of_fit else ""
+    words = f" (fitted to published times of {listed(other.label for other in of_fit)})" if of_fit else ""
     on = f"{network.link.title}, {machine.compute:.3g} s of computing per step{words}"
-    fitted = (reference.experiment, reference.series) in {(each.experiment, each.series) for each in of_fit}
+    fitted = (reference.experiment, reference.series) in {(other.experiment, other.series) for other in of_fit}
     return ModelledTime(clock, float(volume(run).vectors), wall_clock(reference, machine, size), on, fitted)
 
 
@@ -86,14 +86,14 @@ def _stood_for(suite: Suite, run: Run, timing: Timing) -> Run:
     if own := suite.runs(run.paper, "paper", run.experiment, run.series):
         return own[0]
     timed = suite.runs(run.paper, "paper", timing.compute) if isinstance(timing.compute, str) else [run]
-    return next((each for each in timed if each.workers == run.workers), timed[0])
+    return next((other for other in timed if other.workers == run.workers), timed[0])
 
 
 def _machine(suite: Suite, timing: Timing, run: Run, network: Network, size: int) -> tuple[Machine, list[Run]]:
     """The devices, and on which runs they are calibrated."""
     if isinstance(timing.compute, float):
         return Machine(network, timing.compute), []
-    runs = {each.series: each for each in suite.runs(run.paper, "paper", timing.compute)}
+    runs = {other.series: other for other in suite.runs(run.paper, "paper", timing.compute)}
     nodes = partial(nodes_of, link=network.link, inside=network.inside)
-    found = fit([(each, size) for each in runs.values()], suite.papers[run.paper].published, nodes)
-    return found.machine(network), [each for each in runs.values() if each.id in found.runs]
+    calibration = fit([(other, size) for other in runs.values()], suite.papers[run.paper].published, nodes)
+    return calibration.machine(network), [other for other in runs.values() if other.id in calibration.runs]

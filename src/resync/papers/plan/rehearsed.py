@@ -49,11 +49,11 @@ def shape_id(run: Run) -> str:
 
 def shapes(runs: Iterable[Run]) -> dict[str, list[Run]]:
     """The runs of every shape, by its id. A search, and a model that is only evaluated, are no trainings."""
-    found: dict[str, list[Run]] = {}
+    by_shape: dict[str, list[Run]] = {}
     for run in runs:
         if run.epochs and not run.search:
-            found.setdefault(shape_id(run), []).append(run)
-    return found
+            by_shape.setdefault(shape_id(run), []).append(run)
+    return by_shape
 
 
 def failures(folder: Path) -> int:
@@ -98,10 +98,10 @@ class Rates:
 def rates_of(results: Path, scale: str) -> Mapping[str, Rates]:
     """The rates of a scale's rehearsals by shape; none if nothing has been rehearsed."""
     try:
-        found = read_json(results / scale / f"{NAME}.json")
+        rehearsed = read_json(results / scale / f"{NAME}.json")
     except FileNotFoundError:
         return {}
-    return {each["shape"]: Rates(**each["rates"]) for each in found["shapes"] if each["rates"]}
+    return {entry["shape"]: Rates(**entry["rates"]) for entry in rehearsed["shapes"] if entry["rates"]}
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ class Computing:
 def computing(runs: Sequence[Run], rates: Mapping[str, Rates]) -> Computing | None:
     """The time of a step of runs that compute the same, from a shape whose messages do not overlap if there is one."""
     known = [
-        Computing((found.step + found.data) * run.processes / max(run.workers, run.processes), found.overlaps, run.id)
+        Computing((rated.step + rated.data) * run.processes / max(run.workers, run.processes), rated.overlaps, run.id)
         for run in runs
-        if (found := rates.get(shape_id(run)))
+        if (rated := rates.get(shape_id(run)))
     ]
-    return min(known, key=lambda each: (each.with_messages, each.seconds), default=None)
+    return min(known, key=lambda computed: (computed.with_messages, computed.seconds), default=None)

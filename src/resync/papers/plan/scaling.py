@@ -66,7 +66,7 @@ def scalings(
     ]
     known, unknown = forecast(runs, published, network_of, compute=compute, delay=delay, rates=rates)
     machines = {item.clock.run: item.machine for item in known}
-    found, shown = [], []
+    scaled, shown = [], []
     samples = next(run.total_steps * run.batch_size for run, _ in methods if run.id in machines)
     for run, count in methods:
         if run.id not in machines:
@@ -74,7 +74,7 @@ def scalings(
         own = [item for column in columns for item in column if item.clock.run == run.id]
         share = samples / (run.total_steps * run.batch_size)
         shown.append(own[-1])
-        found.append(
+        scaled.append(
             Scaling(
                 f"{run.experiment}/{run.series}",
                 samples,
@@ -85,7 +85,7 @@ def scalings(
                 (2 + run.optimizer.state_vectors) * count * FLOAT32_BYTES,
             )
         )
-    return found, shown, unknown
+    return scaled, shown, unknown
 
 
 def _method(run: Run) -> tuple[str, str, int]:
@@ -102,19 +102,21 @@ def _half(run: Run, machine: Machine, num_parameters: int) -> int:
     return half
 
 
-def table(found: Sequence[Scaling], forecasts: Sequence[Forecast]) -> str:
+def table(scaled: Sequence[Scaling], forecasts: Sequence[Forecast]) -> str:
     """Return an aligned text table: times by the number of workers and the limit of each series; then notes."""
-    first, last = found[0], found[0].workers[-1]
+    first, last = scaled[0], scaled[0].workers[-1]
     lines = [("workers", *(f"{number:,}" for number in first.workers), "half at")]
-    lines += [(each.series, *map(_time, each.seconds), _limit(each.half)) for each in found]
+    lines += [(method.series, *map(_time, method.seconds), _limit(method.half)) for method in scaled]
     return "\n".join(
         [
             *aligned(lines),
             f"times for {first.samples:,} samples; half at: from there on, workers compute for less than half of it",
-            *_shared("the training set is one step of", {each.series: f"{each.whole_set:,} workers" for each in found}),
+            *_shared(
+                "the training set is one step of", {method.series: f"{method.whole_set:,} workers" for method in scaled}
+            ),
             *_shared(
                 f"one process that simulates {last:,} workers holds",
-                {each.series: in_units(last * each.simulated_bytes, "B") for each in found},
+                {method.series: in_units(last * method.simulated_bytes, "B") for method in scaled},
             ),
             *calibrations(forecasts),
             *(line for line in limits(forecasts) if not line.startswith("batch")),  # said by whole_set

@@ -94,8 +94,8 @@ def wall_clock(run: Run, machine: Machine, num_parameters: int, workers: int | N
     num_bytes = num_parameters * FLOAT32_BYTES
     inside = machine.network.inside_seconds(num_bytes, run.gpus_per_worker)
     machine = replace(machine, compute=machine.compute + inside)
-    found = exchanges(run.model_copy(update={"workers": count}))
-    parts = [_price(exchange, machine, num_bytes, count) for exchange in found]
+    kinds = exchanges(run.model_copy(update={"workers": count}))
+    parts = [_price(exchange, machine, num_bytes, count) for exchange in kinds]
     fewer = run.workers / count
     waiting, communication, hidden = (fewer * sum(part) for part in zip(*parts, strict=True))
     return RunTime(
@@ -106,7 +106,7 @@ def wall_clock(run: Run, machine: Machine, num_parameters: int, workers: int | N
         waiting=waiting,
         communication=communication,
         hidden=hidden,
-        limits=tuple(_limits(run, found, machine, num_bytes, count)),
+        limits=tuple(_limits(run, kinds, machine, num_bytes, count)),
     )
 
 
@@ -155,10 +155,10 @@ def _message(exchange: ExchangeKind, network: Network, num_bytes: int, workers: 
     return network.exchange_seconds(num_bytes, workers, exchange.longest) * (1 + exchange.half_duplex)
 
 
-def _limits(run: Run, found: list[ExchangeKind], machine: Machine, num_bytes: int, workers: int) -> Iterator[str]:
+def _limits(run: Run, kinds: list[ExchangeKind], machine: Machine, num_bytes: int, workers: int) -> Iterator[str]:
     """Effects that the model ignores but that the run would be subject to."""
     network = machine.network
-    for exchange in found:
+    for exchange in kinds:
         sent = float(exchange.vectors * num_bytes)
         if exchange.to == "all" and sent and network.latency_bound(sent, workers, exchange.all_reduce):
             nodes = workers // network.node_size

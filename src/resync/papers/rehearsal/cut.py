@@ -48,5 +48,5 @@ def cut(run: Run) -> tuple[Run, int]:
         content.pop("heterogeneity", None)
     total = content["epochs"] * content["steps_per_epoch"]
     content["overrides"] = [f"rehearsal={total}"]
-    found = validated(Run, parse(dump(content), f"rehearsal of {run.id}"), PACKAGE)
-    return found, content["steps_per_epoch"] if asynchronous else max(1, total - AFTER)
+    rehearsal = validated(Run, parse(dump(content), f"rehearsal of {run.id}"), PACKAGE)
+    return rehearsal, content["steps_per_epoch"] if asynchronous else max(1, total - AFTER)

@@ -45,8 +45,8 @@ def record(runs: Sequence[Run], out: Path, code: int) -> bool:
 
 
 def _measured(out: Path) -> dict[str, Any]:
-    found = read_run(out)
-    summary, steps = found.summary, found.steps
+    result = read_run(out)
+    summary, steps = result.summary, result.steps
     communication = steps["step_communication_seconds"].fillna(0.0)
     alone = steps["step_compute_seconds"] + steps["step_data_seconds"]
     [*_, last] = summary["jobs"]
@@ -60,7 +60,7 @@ def _measured(out: Path) -> dict[str, Any]:
         overlaps=overlaps,
         evaluation=None
         if summary["data"]["name"] == "noise"
-        else summary["seconds"]["evaluation"] / len(found.metrics),
+        else summary["seconds"]["evaluation"] / len(result.metrics),
         checkpoint=last["checkpoint_seconds"],
     )
     return {
@@ -83,9 +83,9 @@ def gather(results: Path, scale: str, of: Mapping[str, Sequence[Run]]) -> dict[s
     """Write what has been rehearsed of these shapes, with the hours and the limit of their longest runs; return it."""
     folder = results / scale / NAME
     there = {name: folder / f"{name}.json" for name in of}
-    found = [_judged(read_json(file), of[name]) for name, file in there.items() if file.exists()]
+    shapes = [_judged(read_json(file), of[name]) for name, file in there.items() if file.exists()]
     absent = [_in_words(runs[0]) for name, runs in of.items() if not there[name].exists()]
-    content = {"shapes": found, "not rehearsed": absent}
+    content = {"shapes": shapes, "not rehearsed": absent}
     write_text(folder.with_suffix(".json"), json_text(content) + "\n")
     write_text(folder.with_suffix(".md"), page(scale, content))
     return content
@@ -138,7 +138,7 @@ def _in_words(run: Run) -> str:
 
 def page(scale: str, content: Mapping[str, Any]) -> str:
     """The text of rehearsal.md: a line for each shape."""
-    rows = [_row(each) for each in content["shapes"]]
+    rows = [_row(shape) for shape in content["shapes"]]
     lines = [f"# Rehearsal of the runs at {scale} scale", ""]
     lines += markdown(_HEADINGS, rows, "l" * 2 + "r" * 10 + "l") if rows else ["Nothing has been rehearsed."]
     lines += ["", *(f"Not rehearsed: {text}." for text in content["not rehearsed"])]
@@ -149,12 +149,12 @@ _HEADINGS = ("shape", "data", "runs", "memory", "step ms", "p95 ms", "data ms", 
              "hours", "limit", "verdict")  # fmt: skip
 
 
-def _row(each: Mapping[str, Any]) -> tuple[str, ...]:
-    measured, rates = each["measured"], each["rates"]
-    verdict = ": ".join(filter(None, (each["verdict"], each["remedy"])))
-    limit = f"{each['limit_hours']:.3g}"
+def _row(shape: Mapping[str, Any]) -> tuple[str, ...]:
+    measured, rates = shape["measured"], shape["rates"]
+    verdict = ": ".join(filter(None, (shape["verdict"], shape["remedy"])))
+    limit = f"{shape['limit_hours']:.3g}"
     if measured is None:
-        return each["text"], each["data"], str(each["runs"]), *["-"] * 8, limit, verdict
+        return shape["text"], shape["data"], str(shape["runs"]), *["-"] * 8, limit, verdict
 
     def ms(seconds: float | None) -> str:
         return "overlaps" if seconds is None else f"{1000 * seconds:.3g}"
@@ -162,7 +162,7 @@ def _row(each: Mapping[str, Any]) -> tuple[str, ...]:
     there = measured["memory_bytes"]
     memory = in_units(measured["peak_memory_bytes"], "B") + (f" of {in_units(there, 'B')}" if there else "")
     return (
-        each["text"], each["data"], str(each["runs"]), memory, ms(measured["step_median"]), ms(measured["step_p95"]),
+        shape["text"], shape["data"], str(shape["runs"]), memory, ms(measured["step_median"]), ms(measured["step_p95"]),
         ms(rates["data"]), ms(measured["communication_seconds"]), in_units(measured["checkpoint_bytes"], "B"),
-        f"{rates['checkpoint']:.3g}", f"{each['hours']:.3g}", limit, verdict,
+        f"{rates['checkpoint']:.3g}", f"{shape['hours']:.3g}", limit, verdict,
     )  # fmt: skip

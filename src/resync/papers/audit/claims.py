@@ -48,7 +48,7 @@ def claim_row(paper: Paper, claim: Claim, groups: Groups, scale: str) -> ClaimRo
     series = series_of(paper, claim, groups)
     runs = [state for one in series.values() for state in one.states]
     test = test_of(claim, series.values())
-    found: tuple[Effect, ...] = ()
+    differences: tuple[Effect, ...] = ()
     sides = tuple(Side(one.name, one.label, one.ours(scale)) for one in series.values())
     verdict = next(_obstacles(claim, test, list(series.values()), scale), None)
     if verdict is None and claim.curves:
@@ -60,12 +60,12 @@ def claim_row(paper: Paper, claim: Claim, groups: Groups, scale: str) -> ClaimRo
         )
     elif verdict is None:
         least = _least_of_interest(claim, published_effect(paper, claim, scale))
-        found = tuple(_effect(claim, test, series[better], series[than], least) for better, than in claim.pairs)
+        differences = tuple(_effect(claim, test, series[better], series[than], least) for better, than in claim.pairs)
         labels = {name: one.label for name, one in series.items()}
         if claim.is_exact:
-            verdict = _by_schedule(claim, found, labels)
+            verdict = _by_schedule(claim, differences, labels)
         else:
-            verdict = of_imported(_by_test(claim, test, found, labels), runs)
+            verdict = of_imported(_by_test(claim, test, differences, labels), runs)
             verdict = _same_trainings(claim, series) or _in_regime(verdict, paper, claim, groups, scale)
         if claim.hardware and verdict.word in FAILURES:
             verdict = Verdict(OPEN, NOT_COMPARABLE, f"{verdict.reason}; but claimed for {claim.hardware}")
@@ -79,11 +79,11 @@ def claim_row(paper: Paper, claim: Claim, groups: Groups, scale: str) -> ClaimRo
         confidence=claim.confidence if claim.is_tested else None, scale=scale, scales=claim.scales,
         at_epoch=claim.at_epoch, hardware=claim.hardware, status=claim.status, source=claim.source,
         sides=sides,
-        effects=found, verdict=verdict.word, because=verdict.because, reason=verdict.reason,
+        effects=differences, verdict=verdict.word, because=verdict.because, reason=verdict.reason,
         provenance=provenance(runs), headline=claim.headline, fixed=fixed,
         exploratory=exploratory,
         published_effect=published,
-        power=_power(claim, test, series, published) if found and published is not None else None,
+        power=_power(claim, test, series, published) if differences and published is not None else None,
     )  # fmt: skip
 
 
@@ -159,7 +159,7 @@ def _in_regime(verdict: Verdict, paper: Paper, claim: Claim, groups: Groups, sca
 def _curves(tests: Iterable[CurveTest], series: Mapping[str, ClaimSeries]) -> dict[str, tuple[CurveTest, list[float]]]:
     """The bounds with the values that must lie within them, by what they are of."""
     steps = {name: curves.steps_of(one.states) for name, one in series.items()}
-    found = {}
+    by_name = {}
     for test in tests:
         than = test.than or test.series
         divided = "" if than == test.series else f" / {series[than].label} ({than})"
@@ -167,8 +167,8 @@ def _curves(tests: Iterable[CurveTest], series: Mapping[str, ClaimSeries]) -> di
         at += f" / {', '.join(map(str, test.than_workers))}" if test.than_workers else ""
         of = {"seeds": "", "means": ", means", "median": ", median"}[test.of]
         name = f"{test.quantity} of {series[test.series].label} ({test.series}){divided}{of}{at}"
-        found[name] = test, curves.values_of(test, steps[test.series], steps[than])
-    return found
+        by_name[name] = test, curves.values_of(test, steps[test.series], steps[than])
+    return by_name
 
 
 def _obstacles(claim: Claim, test: Test, series: list[ClaimSeries], scale: str) -> Iterator[Verdict]:
@@ -198,13 +198,13 @@ def _unfinished(claim: Claim, series: list[ClaimSeries]) -> Iterator[Verdict]:
     ranked = claim.is_tested and METRICS[claim.metric].depends_on != "hardware"
     states = [(one.label, [state for state in one.states if not (ranked and state.status == "diverged")])
               for one in series]  # fmt: skip
-    found = [(label, problem) for label, left in states if left and (problem := unfinished(left))]
-    found += [(one.label, problem) for one in series if not one.states and (problem := unfinished([]))]
-    found.sort(key=lambda each: each[1].word != UNTESTED)
-    for label, each in found:
-        if each.word == DISAGREES:
-            yield Verdict(OPEN, NOT_COMPARABLE, f"{label}: {each.reason}: no {claim.metric} to compare")
-        yield replace(each, reason=f"{label}: {each.reason}")
+    problems = [(label, problem) for label, left in states if left and (problem := unfinished(left))]
+    problems += [(one.label, problem) for one in series if not one.states and (problem := unfinished([]))]
+    problems.sort(key=lambda pair: pair[1].word != UNTESTED)
+    for label, verdict in problems:
+        if verdict.word == DISAGREES:
+            yield Verdict(OPEN, NOT_COMPARABLE, f"{label}: {verdict.reason}: no {claim.metric} to compare")
+        yield replace(verdict, reason=f"{label}: {verdict.reason}")
 
 
 def _too_few(claim: Claim, test: Test, series: list[ClaimSeries], scale: str) -> Iterator[Verdict]:
@@ -266,25 +266,25 @@ def _power(claim: Claim, test: Test, series: Mapping[str, ClaimSeries], publishe
     return effects.power(test, published - claim.at_least, std, seeds, 1 - claim.confidence)
 
 
-def _by_schedule(claim: Claim, found: tuple[Effect, ...], labels: Mapping[str, str]) -> Verdict:
+def _by_schedule(claim: Claim, differences: tuple[Effect, ...], labels: Mapping[str, str]) -> Verdict:
     """The verdict on numbers without spread; the smallest difference between neighbours decides."""
-    step = min(found, key=lambda effect: effect.difference)
+    step = min(differences, key=lambda effect: effect.difference)
     word = UNTESTED if step.difference >= claim.at_least - effects.ROUNDING else DISAGREES
     return Verdict(word, ARITHMETIC, f"{_step(claim, step, labels)}; {_needed(claim)}, {BEFOREHAND}")
 
 
-def _by_test(claim: Claim, test: Test, found: tuple[Effect, ...], labels: Mapping[str, str]) -> Verdict:
+def _by_test(claim: Claim, test: Test, differences: tuple[Effect, ...], labels: Mapping[str, str]) -> Verdict:
     """The verdict of the tests; the reason names the comparison that decides."""
     level = 1 - claim.confidence
-    weakest = max(found, key=lambda effect: (effect.p_less, -effect.difference))
-    worst = min(found, key=lambda effect: (effect.p_more, effect.difference))
+    weakest = max(differences, key=lambda effect: (effect.p_less, -effect.difference))
+    worst = min(differences, key=lambda effect: (effect.p_more, effect.difference))
     assert weakest.p_less is not None
     assert worst.p_more is not None
     assert worst.p_any is not None
     if weakest.p_less < level:
         step, word, rejected = weakest, AGREES, f"rejects a smaller effect: {p_text(weakest.p_less)}"
-    elif (corrected := min(1.0, worst.p_more * len(found))) < level:
-        word = DISAGREES if worst.p_any * len(found) < level else SMALLER
+    elif (corrected := min(1.0, worst.p_more * len(differences))) < level:
+        word = DISAGREES if worst.p_any * len(differences) < level else SMALLER
         step, rejected = worst, f"rejects the claimed effect: {p_text(corrected)}"
     elif test != "ranks" and weakest.low is None:
         step, word, rejected = weakest, OPEN, "is impossible without a spread: all seeds tie"

@@ -16,13 +16,13 @@ Steps = Mapping[tuple[int, int], float]
 
 def steps_of(states: list[RunState]) -> Steps:
     """Those of the finished runs of a series."""
-    found: dict[tuple[int, int], float] = {}
+    searched: dict[tuple[int, int], float] = {}
     for state in states:
         if state.status == "finished" and state.result:
             result = state.result
             pairs = zip(result.curve("searched_workers"), result.curve("tuned_steps"), strict=True)
-            found |= {(state.run.seed, int(workers)): float(steps) for workers, steps in pairs}
-    return found
+            searched |= {(state.run.seed, int(workers)): float(steps) for workers, steps in pairs}
+    return searched
 
 
 def values_of(test: CurveTest, steps: Steps, beside: Steps) -> list[float]:
@@ -31,7 +31,7 @@ def values_of(test: CurveTest, steps: Steps, beside: Steps) -> list[float]:
     seeds = sorted({seed for seed, _ in steps})
     if test.quantity == "slope":
         logs = [[math.log(steps[seed, n]) for n in workers] for seed in seeds]
-        return [linear_regression([math.log(n) for n in workers], each).slope for each in logs]
+        return [linear_regression([math.log(n) for n in workers], of_seed).slope for of_seed in logs]
     numbers = test.workers or tuple(workers)
     pairs = list(zip(numbers, test.than_workers or numbers, strict=True))
     if test.of == "means":
@@ -42,7 +42,7 @@ def values_of(test: CurveTest, steps: Steps, beside: Steps) -> list[float]:
 
 def verdict(tests: Mapping[str, tuple[CurveTest, list[float]]]) -> Verdict:
     """The verdict on bounds and the values that must lie within them, by what they are of."""
-    broken = [f"{name} {in_words(*each)}" for name, each in tests.items() if not _holds(*each)]
+    broken = [f"{name} {in_words(*tested)}" for name, tested in tests.items() if not _holds(*tested)]
     if broken:
         return Verdict(DISAGREES, BY_RUNS, f"{len(broken)} of {len(tests)} bounds do not hold: {'; '.join(broken)}")
     return Verdict(AGREES, BY_RUNS, f"all {len(tests)} bounds hold" if len(tests) > 1 else "the bound holds")

@@ -46,10 +46,10 @@ def headline(audit: Audit) -> tuple[str, ...]:
         if of_paper:
             number = counted([len(of_paper)], "headline claim")
             sentences.append(f"{declared.name}: {number}: {tallied(counts(of_paper))}.")
-    for name, found in totals(audit).items():
+    for name, tally in totals(audit).items():
         kind, noun, which = KINDS[name]
-        if found and kind != CLAIM:
-            sentences.append(f"{counted([sum(found.values())], noun)} {which}: {tallied(found)}.")
+        if tally and kind != CLAIM:
+            sentences.append(f"{counted([sum(tally.values())], noun)} {which}: {tallied(tally)}.")
     smallest = Counter(min(claim.scales, key=SCALES.index) for claim in audit.claims if audit.scale not in claim.scales)
     for scale in SCALES:
         if smallest[scale]:

@@ -15,8 +15,8 @@ ALL_THE_SAME = "tested all the same: "
 def said(claim: Mapping[str, Any]) -> tuple[str, str]:
     """What a claim states, and what was trained for it, which stands before it in an audit; empty where nothing was."""
     statement = str(claim["statement"])
-    found = _TRAINED.match(statement)
-    return (statement[found.end() :], found[1]) if found else (statement, "")
+    match = _TRAINED.match(statement)
+    return (statement[match.end() :], match[1]) if match else (statement, "")
 
 
 def with_verdict(claim: Mapping[str, Any]) -> str:
@@ -29,13 +29,13 @@ def with_verdict(claim: Mapping[str, Any]) -> str:
 
 
 def _outcome(claim: Mapping[str, Any]) -> str:
-    found = in_words(claim)
+    words = in_words(claim)
     if claim["verdict"] != UNTESTED:
-        return f"{claim['verdict']}{', exploratory' if claim['exploratory'] else ''}{': ' if found else ''}{found}"
+        return f"{claim['verdict']}{', exploratory' if claim['exploratory'] else ''}{': ' if words else ''}{words}"
     if claim["because"] == ARITHMETIC:
-        return f"follows from the settings, without a run: {found}"
+        return f"follows from the settings, without a run: {words}"
     why = claim["reason"].partition(f"; {ALL_THE_SAME}")[0]
-    return f"not tested here ({why}){'; measured all the same: ' if found else ''}{found}"
+    return f"not tested here ({why}){'; measured all the same: ' if words else ''}{words}"
 
 
 def in_words(claim: Mapping[str, Any]) -> str:

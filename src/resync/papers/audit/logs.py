@@ -66,9 +66,9 @@ def _recomputed(paper: Paper, group: LogGroup, results: Path, tolerance: Toleran
     return evidence, Verdict(AGREES, LOGS_OF_OTHERS, f"computed again from the logs of {evidence.n} runs")
 
 
-def _agrees(found: float, published: float, tolerance: float) -> bool:
+def _agrees(ours: float, published: float, tolerance: float) -> bool:
     # A decimal fraction is not exact in binary: 0.25 must be within half a unit of 0.2.
-    difference = abs(found - published)
+    difference = abs(ours - published)
     return difference <= tolerance or math.isclose(difference, tolerance, rel_tol=1e-6)
 
 
@@ -76,12 +76,12 @@ def comparison_row(paper: Paper, comparison: LogComparison, results: Path) -> Cl
     """The row of a comparison, with Welch's test over the runs, and the benchmark's own rule if it has one."""
     groups = {group.id: group for group in paper.logs.groups}
     better, than = groups[comparison.better], groups[comparison.than]
-    found: tuple[Effect, ...] = ()
+    differences: tuple[Effect, ...] = ()
     sides = {better: SeedValues(()), than: SeedValues(())}
     try:
         sides = {group: values_of(results, paper.id, paper.logs, group) for group in sides}
         effect, verdict = _tested(comparison, better, than, sides[better], sides[than])
-        found = (effect,)
+        differences = (effect,)
     except ResultsError as error:
         verdict = Verdict(UNTESTED, NOT_RUN, str(error))
     return ClaimRow(
@@ -89,7 +89,7 @@ def comparison_row(paper: Paper, comparison: LogComparison, results: Path) -> Cl
         metric=better.metric, unit=better.unit, direction="lower", at_least=0.0, test="welch", confidence=CONFIDENCE,
         scale=SCALE, scales=(SCALE,), status="verified", source=comparison.source,
         sides=tuple(Side(group.id, group.label, _ours(evidence, group)) for group, evidence in sides.items()),
-        effects=found, verdict=verdict.word, because=verdict.because, reason=verdict.reason,
+        effects=differences, verdict=verdict.word, because=verdict.because, reason=verdict.reason,
     )  # fmt: skip
 
 
@@ -99,7 +99,7 @@ def _tested(
     """The effect, steps saved included, and the verdict: it agrees if test and rule agree that there is one."""
     rule = comparison.rule
     saved = rule.slope * (_step(than) - _step(better)) if rule else 0.0
-    lower, higher = (SeedValues.of(-value for value in each.values) for each in (ours, theirs))
+    lower, higher = (SeedValues.of(-value for value in sample.values) for sample in (ours, theirs))
     if min(ours.n, theirs.n) < 2:
         effect = Effect(better.id, than.id, lower.mean - higher.mean + saved)
         return effect, Verdict(OPEN, TOO_FEW, f"effect {signed(effect.difference, 3)} {better.unit} of single runs")

@@ -77,7 +77,7 @@ def find(audit: Audit, ids: Iterable[str]) -> dict[str, ValueRow | ClaimRow]:
     """
     lines = [line for line in audit.lines if line.kind not in (LOGS, LOG_CLAIM)]
     known = {f"{line.paper}/{name}": line for line in lines for name in _ids(line)}
-    found = {}
+    chosen = {}
     for wanted in ids:
         names = [name for name in known if wanted in (name, name.partition("/")[2])]
         if len(names) > 1:
@@ -88,15 +88,15 @@ def find(audit: Audit, ids: Iterable[str]) -> dict[str, ValueRow | ClaimRow]:
             of = [name for name in known if name.startswith(f"{paper}/")] if slash else [*known, *bare]
             allowed = f"an id in audit.json{suggestion(wanted, of)}"
             raise UserError(f"claim or published number: found {wanted!r}, allowed: {allowed}")
-        found[names[0]] = known[names[0]]
-    return found
+        chosen[names[0]] = known[names[0]]
+    return chosen
 
 
-def answer(found: Mapping[str, ValueRow | ClaimRow], as_json: bool) -> str:
+def answer(lines: Mapping[str, ValueRow | ClaimRow], as_json: bool) -> str:
     """The verdicts on some claims and published numbers: JSON with all that is known of them, or a line each."""
     if as_json:
-        return json_text({name: asdict(line) for name, line in found.items()}, indent=1)
-    return "\n".join(f"{name}: {line.verdict} ({line.because}): {line.reason}" for name, line in found.items())
+        return json_text({name: asdict(line) for name, line in lines.items()}, indent=1)
+    return "\n".join(f"{name}: {line.verdict} ({line.because}): {line.reason}" for name, line in lines.items())
 
 
 def _ids(line: ValueRow | ClaimRow) -> list[str]:

@@ -72,7 +72,7 @@ class Power:
 
 def powers(suite: Suite, scale: str, results: Path, papers: Iterable[str], wanted: float = WANTED) -> list[Power]:
     """The comparisons of all claims that are tested over seeds at a scale, in the order of the files."""
-    found: list[Power] = []
+    comparisons: list[Power] = []
     for name in papers:
         pilots: dict[tuple[str, str], list[RunState]] = defaultdict(list)
         seeds: dict[tuple[str, str], set[int]] = defaultdict(set)
@@ -82,8 +82,8 @@ def powers(suite: Suite, scale: str, results: Path, papers: Iterable[str], wante
             seeds[run.experiment, run.series].add(run.seed)
         for claim in suite.papers[name].claims_at(scale):
             if scale in claim.scales and claim.is_tested and not claim.undecidable:
-                found += _of_claim(suite.papers[name], claim, scale, pilots, seeds, wanted)
-    return found
+                comparisons += _of_claim(suite.papers[name], claim, scale, pilots, seeds, wanted)
+    return comparisons
 
 
 def _of_claim(
@@ -160,29 +160,31 @@ def detectable(test: str, std: float, seeds: tuple[int, int], level: float, want
     """The smallest difference from the null hypothesis that the test finds with the wanted power."""
     if min(seeds) < LEAST_SEEDS:
         return math.inf
-    found = optimize.brentq(lambda effect: power(test, effect, std, seeds, level) - wanted, 0, std * FARTHEST)
-    return float(found)
+    smallest = optimize.brentq(lambda effect: power(test, effect, std, seeds, level) - wanted, 0, std * FARTHEST)
+    return float(smallest)
 
 
 def _hours(states: Iterable[RunState]) -> float | None:
     """The mean hours of training and evaluation of a series' finished pilots; None if they are not recorded."""
     results = [state.result for state in states if state.status == "finished" and state.result]
     clocks = [[result.summary["seconds"][name] for name in ("training", "evaluation")] for result in results]
-    hours = SeedValues.of(math.fsum(each) / SECONDS_PER_HOUR for each in clocks if None not in each)
+    hours = SeedValues.of(math.fsum(clock) / SECONDS_PER_HOUR for clock in clocks if None not in clock)
     return hours.mean if hours.finite else None
 
 
-def table(found: Sequence[Power], wanted: float = WANTED) -> str:
+def table(comparisons: Sequence[Power], wanted: float = WANTED) -> str:
     """An aligned text table of the comparisons, and how many of them have enough seeds."""
-    lines = [_HEADINGS, *map(_cells, found)]
-    enough = sum(row.power is not None and row.power >= wanted for row in found)
-    more = sum(row.power is not None and row.power < wanted for row in found)
-    open_ends = {"no effect expected": [row for row in found if row.shows is None and not row.problem]}
-    open_ends |= {"no spread known": [row for row in found if row.problem]}
+    lines = [_HEADINGS, *map(_cells, comparisons)]
+    enough = sum(row.power is not None and row.power >= wanted for row in comparisons)
+    more = sum(row.power is not None and row.power < wanted for row in comparisons)
+    open_ends = {"no effect expected": [row for row in comparisons if row.shows is None and not row.problem]}
+    open_ends |= {"no spread known": [row for row in comparisons if row.problem]}
     counts = [f"{enough} with enough seeds for a power of {wanted:g}", f"{more} with too few"]
     counts += [f"{len(rows)} with {words}" for words, rows in open_ends.items() if rows]
-    problems = [f"{row.claim}, {row.better} and {row.than}: {row.problem}" for row in found if row.problem]
-    return "\n".join([*aligned(lines, right=False), "", f"{len(found)} comparisons: {', '.join(counts)}.", *problems])
+    problems = [f"{row.claim}, {row.better} and {row.than}: {row.problem}" for row in comparisons if row.problem]
+    return "\n".join(
+        [*aligned(lines, right=False), "", f"{len(comparisons)} comparisons: {', '.join(counts)}.", *problems]
+    )
 
 
 _HEADINGS = ("claim", "better", "than", "metric", "std (df)", "in pilots", "claimed", "expected", "detectable", "seeds",

@@ -33,12 +33,12 @@ def outside(paper: Paper, claim: Claim, scale: str, groups: Groups, agrees: Call
     """
     if scale not in REDUCED:
         return ""
-    found = [] if claim.is_ours else _of_experiment(paper, claim, groups)
+    reasons = [] if claim.is_ours else _of_experiment(paper, claim, groups)
     if claim.control and not agrees(claim.control):
-        found.append(f"its positive control {claim.control} does not agree")
+        reasons.append(f"its positive control {claim.control} does not agree")
     elif claim.at_least < 0 and not (claim.control or claim.is_ours):
-        found.append("nothing is lost, without a positive control that shows that something could be")
-    return "; ".join(found)
+        reasons.append("nothing is lost, without a positive control that shows that something could be")
+    return "; ".join(reasons)
 
 
 def _of_experiment(paper: Paper, claim: Claim, groups: Groups) -> list[str]:
@@ -46,14 +46,14 @@ def _of_experiment(paper: Paper, claim: Claim, groups: Groups) -> list[str]:
     regime = paper.experiments[claim.experiment].regime
     if regime is None:
         return ["its experiment declares no regime in which claims of the paper are tested"]
-    found = [each for bound in regime.bounds for each in _beyond(paper, claim, bound, groups)]
+    reasons = [reason for bound in regime.bounds for reason in _beyond(paper, claim, bound, groups)]
     if regime.rates == "tuned":
-        return [*found, *_untuned(paper, claim, groups)]
+        return [*reasons, *_untuned(paper, claim, groups)]
     rates = _rates(paper, claim, groups)
     if len(set(rates.values())) != (1 if regime.rates == "shared" else len(rates)):
         shown = ", ".join(f"{rate:g} of {label}" for label, rate in rates.items())
-        found.append(f"peak rates are {shown}, needed: {'one for all' if regime.rates == 'shared' else 'several'}")
-    return found
+        reasons.append(f"peak rates are {shown}, needed: {'one for all' if regime.rates == 'shared' else 'several'}")
+    return reasons
 
 
 def _beyond(paper: Paper, claim: Claim, bound: Bound, groups: Groups) -> Iterator[str]:
@@ -128,7 +128,7 @@ def _untuned(paper: Paper, claim: Claim, groups: Groups) -> Iterator[str]:
     first, *others = grids.items() or [("", [])]
     for label, rates in others:
         if rates != first[1]:
-            shown = (f"{', '.join(f'{rate:g}' for rate in each)} for {of}" for of, each in (first, (label, rates)))
+            shown = (f"{', '.join(f'{rate:g}' for rate in peaks)} for {of}" for of, peaks in (first, (label, rates)))
             yield f"rates are tuned on different grids, {' and '.join(shown)}"
 
 
@@ -150,7 +150,7 @@ def _not_the_best(experiment: Experiment, label: str, ours: Run, grid: list[list
     if any(_validated_on(run) == _validated_on(ours) for run in runs):
         yield f"the grid of {label} is compared on the images that the claim uses"
     settings = [_settings(run) for run in runs]
-    varied = [key for key in settings[0] if len({str(each.get(key)) for each in settings}) > 1]
+    varied = [key for key in settings[0] if len({str(setting.get(key)) for setting in settings}) > 1]
     mine = _settings(ours)
     if other := [key for key in varied if mine.get(key) != settings[best].get(key)]:
         yield f"{label} has {other[0]} {mine.get(other[0])}, the best of its grid {settings[best].get(other[0])}"

@@ -22,8 +22,8 @@ Line = Mapping[str, Any]
 
 def counts(lines: Iterable[Line]) -> dict[str, int]:
     """Number of lines per verdict, in the order of `VERDICTS`."""
-    found = Counter(line["verdict"] for line in lines)
-    return {word: found[word] for word in VERDICTS if found[word]}
+    numbers = Counter(line["verdict"] for line in lines)
+    return {word: numbers[word] for word in VERDICTS if numbers[word]}
 
 
 def claims_of_papers(lines: Iterable[Line], scale: str) -> list[Line]:
@@ -86,5 +86,5 @@ def _are(count: int) -> str:
 
 
 def _words(claims: Iterable[Line]) -> str:
-    found = counts(claims)
-    return ": " + ", ".join(f"{count} {_VERBS[word][count > 1]}" for word, count in found.items()) if found else ""
+    numbers = counts(claims)
+    return ": " + ", ".join(f"{count} {_VERBS[word][count > 1]}" for word, count in numbers.items()) if numbers else ""

@@ -55,11 +55,11 @@ class ClaimSeries:
             return {}
         sign = 1.0 if self.claim.direction == "higher" else -1.0
         seeds = [state.run.seed for state in self.states if state.status == "finished"]
-        found = {seed: sign * value for seed, value in zip(seeds, self.evidence.values, strict=True)}
+        values = {seed: sign * value for seed, value in zip(seeds, self.evidence.values, strict=True)}
         if METRICS[self.claim.metric].depends_on == "hardware":
-            return found
-        found |= {state.run.seed: math.nan for state in self.states if state.status == "diverged"}
-        return {seed: value if math.isfinite(value) else -math.inf for seed, value in found.items()}
+            return values
+        values |= {state.run.seed: math.nan for state in self.states if state.status == "diverged"}
+        return {seed: value if math.isfinite(value) else -math.inf for seed, value in values.items()}
 
     @property
     def block_of(self) -> dict[int, object]:
@@ -70,9 +70,9 @@ class ClaimSeries:
     @property
     def trainings(self) -> dict[int, str]:
         """By seed, the digest of the parameters with which its training ended; empty if one is not known."""
-        found = {state.run.seed: (state.result.summary if state.result else {}).get("parameters_sha256")
+        digests = {state.run.seed: (state.result.summary if state.result else {}).get("parameters_sha256")
                  for state in self.states}  # fmt: skip
-        return {seed: digest for seed, digest in found.items() if digest} if all(found.values()) else {}
+        return {seed: digest for seed, digest in digests.items() if digest} if all(digests.values()) else {}
 
     def ours(self, scale: str) -> Ours:
         """The evidence in the form that rows show."""
@@ -84,12 +84,12 @@ class ClaimSeries:
 
 def series_of(paper: Paper, claim: Claim, groups: Groups) -> dict[str, ClaimSeries]:
     """The series of a claim by their names in it; `groups` may lack runs."""
-    found = {}
+    by_name = {}
     for name, (experiment, series) in zip(claim.series, claim.compared, strict=True):
         of = paper.experiments[experiment]
         states = groups.get((experiment, series), [])
-        found[name] = ClaimSeries(name, of.labels[series], states, claim, of.blocks)
-    return found
+        by_name[name] = ClaimSeries(name, of.labels[series], states, claim, of.blocks)
+    return by_name
 
 
 def test_of(claim: Claim, series: Iterable[ClaimSeries]) -> Test:

@@ -70,13 +70,13 @@ def different_hardware(states: Iterable[RunState], metric: str) -> Verdict | Non
     How a time grows with the number of workers is compared over different numbers of processes.
     """
     launches = [(state.result.summary.get("launch"), state.run.workers) for state in states if state.result]
-    found = {
+    hardware = {
         f"{at['device']}, {Fraction(at['world_size'], workers)} processes per worker" if at else UNKNOWN_HARDWARE
         for at, workers in launches
     }
-    if METRICS[metric].depends_on != "hardware" or (len(found) <= 1 and UNKNOWN_HARDWARE not in found):
+    if METRICS[metric].depends_on != "hardware" or (len(hardware) <= 1 and UNKNOWN_HARDWARE not in hardware):
         return None
-    return Verdict(UNTESTED, NOT_COMPARABLE, f"times of different or unknown hardware: {'; '.join(sorted(found))}")
+    return Verdict(UNTESTED, NOT_COMPARABLE, f"times of different or unknown hardware: {'; '.join(sorted(hardware))}")
 
 
 def known_beforehand(runs: Iterable[Run], metric: str, epoch: float | None = None) -> tuple[SeedValues, str]:
@@ -85,12 +85,12 @@ def known_beforehand(runs: Iterable[Run], metric: str, epoch: float | None = Non
     None, and a reason, if it does not.
     """
     try:
-        found: dict[str, Callable[[Run], float]] = {
+        functions: dict[str, Callable[[Run], float]] = {
             "averaging_error": averaging_error,
             "dose": dose,
             "virtual_seconds": partial(virtual_seconds, epoch=epoch),
         }
-        of = found.get(metric, lambda run: float(getattr(volume(run), metric)))
+        of = functions.get(metric, lambda run: float(getattr(volume(run), metric)))
         return SeedValues.of(of(run) for run in list(runs)[:1]), ""
     except ValueError as error:
         return SeedValues(()), str(error)
@@ -101,10 +101,10 @@ def unfinished(states: list[RunState]) -> Verdict | None:
     if not states:
         return Verdict(UNTESTED, NOT_RUN, "no run is declared at this scale")
     for status, word, because in (("stale", UNTESTED, NOT_RUN), ("diverged", DISAGREES, BY_RUNS)):
-        found = [state for state in states if state.status == status]
-        if found:
-            which = f"seed {found[0].run.seed}" + (f" {found[0].reason}" if found[0].reason else "")
-            return Verdict(word, because, f"{status}: {len(found)} of {len(states)} seeds; {which}")
+        affected = [state for state in states if state.status == status]
+        if affected:
+            which = f"seed {affected[0].run.seed}" + (f" {affected[0].reason}" if affected[0].reason else "")
+            return Verdict(word, because, f"{status}: {len(affected)} of {len(states)} seeds; {which}")
     missing = [state for state in states if not state.has_ended]
     if missing:
         word, because = (UNTESTED, NOT_RUN) if len(missing) == len(states) else (OPEN, TOO_FEW)

@@ -13,7 +13,9 @@ def prepare(data: ItemData[EvaluationLog]) -> Table:
     """A row for each evaluation; a step is one of all workers together. Without a finished run: one empty row."""
     records = tuple(record for series in data.series for record in _records(series))
     labels = {series.name[1]: series.label for series in data.series}
-    rows = [(Cell(labels[each["run"]]), *(Cell(str(value)) for value in list(each.values())[1:])) for each in records]
+    rows = [
+        (Cell(labels[record["run"]]), *(Cell(str(value)) for value in list(record.values())[1:])) for record in records
+    ]
     note = " · ".join(filter(None, [f"{data.scale} scale", data.absent]))
     headings = (Heading("Run", numbers=False), *map(Heading, _HEADINGS))
     empty = (Cell(NONE),) * len(headings)

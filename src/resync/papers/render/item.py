@@ -67,9 +67,9 @@ class Series:
         if self.simulated and METRICS[metric].depends_on == "hardware":
             modelled = self.time.final(metric) if self.time else None
             return SeedValues.of([modelled] if modelled is not None and self.results("finished") else [])
-        found = [dict(result.final_values()) for result in self.results("finished")]
-        has_it = all(metric in values for values in found)
-        return SeedValues.of(values[metric] for values in found if has_it)
+        finals = [dict(result.final_values()) for result in self.results("finished")]
+        has_it = all(metric in values for values in finals)
+        return SeedValues.of(values[metric] for values in finals if has_it)
 
     def lacks_curve(self, metric: str) -> bool:
         """Whether one of the runs that have ended lacks a column of metrics.csv, as an imported log may."""
@@ -141,15 +141,15 @@ class ItemData(Generic[OptionsT]):
     @property
     def absent(self) -> str:
         """The series without results or metrics: `not run: SGP, OSGP; failed: D-PSGD; without val_loss: AR-SGD`."""
-        found: dict[str, list[str]] = {}
+        by_note: dict[str, list[str]] = {}
         for series in self.series:
             if not any(state.has_ended for state in series.states):
-                found.setdefault(series.note, []).append(series.label)
+                by_note.setdefault(series.note, []).append(series.label)
             for metric in self.options.shown_metrics:
                 lacks = series.lacks_curve if metric in self.options.curves else series.lacks_final
                 if lacks(metric):
-                    found.setdefault(f"without {metric}", []).append(series.label)
-        return "; ".join(f"{note}: {', '.join(labels)}" for note, labels in found.items())
+                    by_note.setdefault(f"without {metric}", []).append(series.label)
+        return "; ".join(f"{note}: {', '.join(labels)}" for note, labels in by_note.items())
 
     def simulates(self, metric: str) -> bool:
         """Whether a metric is a time, and workers are simulated: it is modelled then."""

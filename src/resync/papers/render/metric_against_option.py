@@ -66,7 +66,7 @@ def prepare(data: ItemData[MetricAgainstOption]) -> Panels[Ending]:
     panels = []
     for metric in metrics:
         endings = [_ending(data, series, metric, x) for series, x in zip(data.series, values, strict=True)]
-        endings.sort(key=lambda each: math.inf if each.x is None else each.x)
+        endings.sort(key=lambda ending: math.inf if ending.x is None else ending.x)
         modelled = data.simulates(metric)
         if modelled and not data.timed_on:
             continue
@@ -95,10 +95,10 @@ def draw(panels: Panels[Ending], width: float) -> Figure:
 
 
 def _value_of(run: Run, option: str) -> float | None:
-    found: Any = run
+    value: Any = run
     for name in option.split("."):
-        found = getattr(found, name, None)
-    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+        value = getattr(value, name, None)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _ending(data: ItemData, series: Series, metric: str, x: float | None) -> Ending:

@@ -49,8 +49,8 @@ class Origin:
 
 def read_origin(file: bytes) -> Origin | None:
     """What a PNG, PDF or SVG says that it was drawn from; None for one that does not say it."""
-    if (found := _FORM.search(file)) is None:
+    if (match := _FORM.search(file)) is None:
         return None
-    text = {name: value.decode() for name, value in found.groupdict().items()}
+    text = {name: value.decode() for name, value in match.groupdict().items()}
     of, runs = (tuple(text[name].split()) for name in ("commits", "runs"))
     return Origin(text["item"], text["scale"], text["data"], of, runs)

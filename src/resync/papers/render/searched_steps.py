@@ -33,13 +33,13 @@ class SearchLine:
 
     def points(self, panel: str, x_axis: str, y_axis: str) -> Iterator[Point]:
         """Means over the seeds, with their range, and published means."""
-        for workers, found in self.ours.items():
-            low, high = min(found.values), max(found.values)
+        for workers, steps in self.ours.items():
+            low, high = min(steps.values), max(steps.values)
             yield Point(
-                panel, self.label, "mean", x_axis, workers, y_axis, found.mean, low, high, _RANGE, found.n
+                panel, self.label, "mean", x_axis, workers, y_axis, steps.mean, low, high, _RANGE, steps.n
             )  # fmt: skip
-        for workers, found in self.published.items():
-            yield Point(panel, self.label, "published", x_axis, workers, y_axis, found.mean, n=found.n)
+        for workers, steps in self.published.items():
+            yield Point(panel, self.label, "published", x_axis, workers, y_axis, steps.mean, n=steps.n)
 
 
 def prepare(data: ItemData[SearchedSteps]) -> Panels[SearchLine]:
@@ -57,7 +57,7 @@ def prepare(data: ItemData[SearchedSteps]) -> Panels[SearchLine]:
             for series in of_panel
         ]
         panels.append(Panel(_AXIS, _STEPS, lines, title=title))
-    records = {each.n for panel in panels for line in panel.lines for each in line.published.values()}
+    records = {steps.n for panel in panels for line in panel.lines for steps in line.published.values()}
     shown = f"open: mean of published records of {counted(records, 'seed')}" if records else ""
     setting = f"{data.scale} scale: mean of {data.seeds}, band: {_RANGE}"
     return Panels(panels, " · ".join(filter(None, [setting, shown, data.absent])))
@@ -65,21 +65,21 @@ def prepare(data: ItemData[SearchedSteps]) -> Panels[SearchLine]:
 
 def published_steps(data: ItemData, series: Series) -> dict[int, SeedValues]:
     """The published steps of a series, of all seeds of which there are records, by number of workers."""
-    found: dict[int, list[float]] = {}
+    by_workers: dict[int, list[float]] = {}
     for value in data.published:
         of_series = (value.experiment, value.series) == series.name and value.metric == "tuned_steps"
         if of_series and value.at_workers and value.value is not None and value.scale == data.scale:
-            found.setdefault(value.at_workers, []).append(value.value)
-    return {workers: SeedValues.of(values) for workers, values in sorted(found.items())}
+            by_workers.setdefault(value.at_workers, []).append(value.value)
+    return {workers: SeedValues.of(values) for workers, values in sorted(by_workers.items())}
 
 
 def found_steps(series: Series) -> dict[int, SeedValues]:
     """Our steps of a series, of all finished seeds, by number of workers."""
-    found: dict[int, list[float]] = {}
+    by_workers: dict[int, list[float]] = {}
     for result in series.results("finished"):
         for workers, steps in zip(result.curve("searched_workers"), result.curve("tuned_steps"), strict=True):
-            found.setdefault(int(workers), []).append(float(steps))
-    return {workers: SeedValues.of(values) for workers, values in sorted(found.items())}
+            by_workers.setdefault(int(workers), []).append(float(steps))
+    return {workers: SeedValues.of(values) for workers, values in sorted(by_workers.items())}
 
 
 def draw(panels: Panels[SearchLine], width: float) -> Figure:
@@ -103,13 +103,13 @@ def draw(panels: Panels[SearchLine], width: float) -> Figure:
 
 
 def _draw(axes: Axes, line: SearchLine) -> None:
-    workers, found = list(line.ours), list(line.ours.values())
-    known = [(n, each) for n, each in zip(workers, found, strict=True) if each.finite]
+    workers, steps = list(line.ours), list(line.ours.values())
+    known = [(n, seeds) for n, seeds in zip(workers, steps, strict=True) if seeds.finite]
     x = [n for n, _ in known]
-    axes.plot(x, [each.mean for _, each in known], label=line.label, **line.style.line)
-    low, high = ([pick(each.values) for _, each in known] for pick in (min, max))
+    axes.plot(x, [seeds.mean for _, seeds in known], label=line.label, **line.style.line)
+    low, high = ([pick(seeds.values) for _, seeds in known] for pick in (min, max))
     axes.fill_between(x, low, high, color=line.style.color, alpha=0.15, linewidth=0)
     axes.plot(
-        list(line.published), [each.mean for each in line.published.values()], linestyle="", marker=line.style.marker,
+        list(line.published), [seeds.mean for seeds in line.published.values()], linestyle="", marker=line.style.marker,
         markerfacecolor="none", markeredgecolor=line.style.color, markersize=7.5, markeredgewidth=0.8,
     )  # fmt: skip

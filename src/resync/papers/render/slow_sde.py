@@ -61,8 +61,8 @@ class DriftAndDiffusion:
                 yield from _simulated(panel, series, axes, TIMES, drift.mean, drift.standard_error)
         axes, panel, series = ("Period H (steps)", "Variance of arc length"), LETTERS[len(self.drift)], "diffusion"
         yield Point(panel, series, "computed", axes[0], None, axes[1], self.diffusion.predicted)
-        found = self.diffusion.variance, self.diffusion.standard_error
-        yield from _simulated(panel, series, axes, np.array(DIFFUSION_PERIODS, dtype=float), *found)
+        values = self.diffusion.variance, self.diffusion.standard_error
+        yield from _simulated(panel, series, axes, np.array(DIFFUSION_PERIODS, dtype=float), *values)
 
 
 def _simulated(
@@ -81,9 +81,9 @@ def draw(panels: DriftAndDiffusion, width: float) -> Figure:
     """One drift panel per number of workers, and one diffusion panel."""
     figure, grid = new_panels(width, len(panels.drift) + 1, 2.1)
     *drifts, last = grid.flat
-    for axes, (workers, each) in zip(drifts, panels.drift.items(), strict=True):
+    for axes, (workers, drift) in zip(drifts, panels.drift.items(), strict=True):
         axes.sharey(drifts[0])
-        _draw_drift(axes, each)
+        _draw_drift(axes, drift)
         axes.set_title(f"Drift, $K={workers}$")
     for axes in drifts:
         if axes in grid[:, 0]:
@@ -112,9 +112,9 @@ def _drift(workers: int) -> list[Drift]:
 
 def _diffusion() -> Diffusion:
     time, noise, replicas = DIFFUSION_TIME, DIFFUSION_NOISE, DIFFUSION_REPLICAS
-    found = diffuse(DIFFUSION_PERIODS, DIFFUSION_WORKERS, time=time, noise=noise, replicas=replicas)
+    variances = diffuse(DIFFUSION_PERIODS, DIFFUSION_WORKERS, time=time, noise=noise, replicas=replicas)
     expected = noise**2 * time / DIFFUSION_WORKERS
-    return Diffusion(expected, found, found * np.sqrt(2 / (replicas - 1)))  # valid for normal samples
+    return Diffusion(expected, variances, variances * np.sqrt(2 / (replicas - 1)))  # valid for normal samples
 
 
 def _draw_drift(axes: Axes, drifts: list[Drift]) -> None:

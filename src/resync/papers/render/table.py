@@ -43,8 +43,8 @@ class Cell:
     @property
     def parts(self) -> tuple[str, str] | None:
         """A number as what is before and from the decimal point on; None for words."""
-        found = _NUMBER.fullmatch(self.text)
-        return (found[1].replace("-", "\N{MINUS SIGN}"), found[2]) if found else None
+        match = _NUMBER.fullmatch(self.text)
+        return (match[1].replace("-", "\N{MINUS SIGN}"), match[2]) if match else None
 
     @property
     def markdown(self) -> str:

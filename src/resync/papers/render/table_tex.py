@@ -52,11 +52,11 @@ def tex(table: Table, width: float, label: str) -> str:
         *([rf"\label{{tab:{label}}}"] if label else []),
         rf"\{size}",
         rf"\setlength{{\tabcolsep}}{{{gap:g}pt}}",
-        rf"\begin{{tabular}}{{@{{}}{''.join('r@{}l' if each.numbers else 'l' for each in table.headings)}@{{}}}}",
+        rf"\begin{{tabular}}{{@{{}}{''.join('r@{}l' if heading.numbers else 'l' for heading in table.headings)}@{{}}}}",
         r"\toprule",
         *_headings(table.headings, widths),
         r"\midrule",
-        *(_row([_body(cell, each) for cell, each in zip(row, table.headings, strict=True)]) for row in table.rows),
+        *(_row([_body(cell, column) for cell, column in zip(row, table.headings, strict=True)]) for row in table.rows),
         r"\bottomrule",
         r"\end{tabular}",
         rf"\par\smallskip\parbox{{\linewidth}}{{\footnotesize {escaped(table.note)}}}",
@@ -75,10 +75,10 @@ def _fitted(table: Table, width: float) -> tuple[list[int], str, float]:
     """The first that fits: headings in one line, then in several, with smaller text, and narrower gaps."""
     broken = ((_widths(table, broken=True), size, gap) for size in _SIZES for gap in _HALF_GAPS)
     for widths, (name, points), gap in chain([(_widths(table, broken=False), _SIZES[0], _HALF_GAPS[0])], broken):
-        found = widths, name, gap
+        fitting = widths, name, gap
         if sum(widths) * _CHARACTER * points + 2 * gap * (len(widths) - 1) <= width * _POINTS_PER_INCH:
             break
-    return found
+    return fitting
 
 
 def _widths(table: Table, broken: bool) -> list[int]:

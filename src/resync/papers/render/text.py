@@ -18,11 +18,11 @@ _SYMBOL = re.compile(rf"\b(?:({'|'.join(_NAMES)})\b(?: ?= ?(\d[\d./]*))?|([HK]) 
 def with_symbols(text: str, plain: Callable[[str], str]) -> str:
     """The text with symbols such as `H_base=4` as mathematics between dollars, and what `plain` makes of the rest."""
     parts, end = [], 0
-    for found in _SYMBOL.finditer(text):
-        name = found[1] or found[3] or found[5]
-        value = found[2] or found[4]
-        parts += [plain(text[end : found.start()]), f"${_NAMES.get(name, name)}{f' = {value}' if value else ''}$"]
-        end = found.end()
+    for match in _SYMBOL.finditer(text):
+        name = match[1] or match[3] or match[5]
+        value = match[2] or match[4]
+        parts += [plain(text[end : match.start()]), f"${_NAMES.get(name, name)}{f' = {value}' if value else ''}$"]
+        end = match.end()
     return "".join([*parts, plain(text[end:])])
 
 
@@ -64,9 +64,9 @@ def balanced(text: str, width: float, size: float) -> list[str]:
     space = 0.25 * size
     widths = [width_of(word, size) + space for word in words]  # add up to a line's, near enough and far quicker
     limit = sum(widths) / len(lines)
-    while len(found := _filled(words, widths, limit)) > len(lines):
+    while len(filled := _filled(words, widths, limit)) > len(lines):
         limit *= 1.01
-    return found
+    return filled
 
 
 def _filled(words: Sequence[str], widths: Sequence[float], limit: float) -> list[str]:

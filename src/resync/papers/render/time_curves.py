@@ -16,8 +16,8 @@ def prepare(data: ItemData[TimeCurves]) -> Panels:
     panels = []
     styles = {series.label: series.style for series in reversed(data.drawn)}
     drawn = [replace(series, style=styles[series.label]) for series in data.drawn]
-    for experiment, found in groupby(drawn, lambda series: series.name[0]):
-        lines = [metric_line(data, series, "val_loss", lambda run: run.curve("virtual_seconds")) for series in found]
+    for experiment, group in groupby(drawn, lambda series: series.name[0]):
+        lines = [metric_line(data, series, "val_loss", lambda run: run.curve("virtual_seconds")) for series in group]
         axis = f"{axis_label('virtual_seconds')}: {experiment.replace('_', ' ')}"
         panels.append(Panel(axis, axis_label("val_loss"), lines, limits(lines, 0.1)))
     return Panels(panels, setting(data, *(panel.lines for panel in panels)))

@@ -27,9 +27,9 @@ def prepare(data: ItemData[TrainingCurves]) -> Panels:
 def _marks(data: ItemData[TrainingCurves], series: Series, metric: str) -> tuple[tuple[float, Level], ...]:
     """The epochs and values that are published of this line within it."""
     last = max((max(run.curve("epoch")) for run in series.results("finished")), default=0)
-    found = [
+    marks = [
         (value.at_epoch, Level.of(value, data.scale))
         for value in data.published
         if (value.experiment, value.series, value.metric) == (*series.name, metric)
     ]
-    return tuple((at, level) for at, level in found if at is not None and level is not None and at <= last)
+    return tuple((at, level) for at, level in marks if at is not None and level is not None and at <= last)

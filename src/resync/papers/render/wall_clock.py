@@ -65,11 +65,11 @@ def prepare(data: ItemData[WallClock]) -> Table:
 
 def _row(data: ItemData, run: Run) -> _Method:
     name = run.experiment, run.series
-    found = exchanges(run)
-    load = sum(exchange.count * exchange.vectors for exchange in found)
+    kinds = exchanges(run)
+    load = sum(exchange.count * exchange.vectors for exchange in kinds)
     return _Method(
         run,
-        load if all(exchange.to == "all" for exchange in found) else None,
+        load if all(exchange.to == "all" for exchange in kinds) else None,
         most_certain(data.published, *name, "training_hours", data.item.id),
         most_certain(data.published, *name, "communication_hours", data.item.id),
         next((series for series in data.series if series.name == name), None),
@@ -107,8 +107,8 @@ def _own_cells(data: ItemData, ours: Series | None, size: float) -> tuple[Cell, 
     if ours is None:
         return Cell(NONE), Cell(NONE)
     total, communication = (
-        SeedValues.of(seconds / size for seconds in found)
-        for found in (_measured(ours), _measured(ours, "communication_seconds"))
+        SeedValues.of(seconds / size for seconds in times)
+        for times in (_measured(ours), _measured(ours, "communication_seconds"))
     )
     if not total.n:
         return Cell(ours.note or NONE), Cell(NONE)

@@ -34,38 +34,42 @@ class Lanes:
     setting: str
 
     def points(self) -> Iterator[Point]:
-        for panel, (label, found) in zip(LETTERS, self.series.items(), strict=False):
-            for each in found:
+        for panel, (label, of_series) in zip(LETTERS, self.series.items(), strict=False):
+            for stretch in of_series:
                 yield Point(
-                    panel, label, each.doing, _AXES[0], each.start, _AXES[1], each.worker,
-                    each.start, each.end, "start and end on the horizontal axis",
+                    panel, label, stretch.doing, _AXES[0], stretch.start, _AXES[1], stretch.worker,
+                    stretch.start, stretch.end, "start and end on the horizontal axis",
                 )  # fmt: skip
 
 
 def prepare(data: ItemData[WorkerLanes]) -> Lanes:
     """The stretches of the first seed of every series. Raises ValueError for one without a virtual clock."""
     runs = {series.label: series.states[0].run for series in data.series}
-    found = {label: stretches(run, data.options.seconds) for label, run in runs.items()}
+    lanes = {label: stretches(run, data.options.seconds) for label, run in runs.items()}
     seeds = ", ".join(dict.fromkeys(f"seed {run.seed}" for run in runs.values()))
-    return Lanes(found, data.options.seconds, f"computed for {seeds}; a bar is a phase of local steps and its messages")
+    return Lanes(lanes, data.options.seconds, f"computed for {seeds}; a bar is a phase of local steps and its messages")
 
 
 def draw(lanes: Lanes, width: float) -> Figure:
     """A panel below another for each series."""
-    workers = 1 + max(each.worker for found in lanes.series.values() for each in found)
+    workers = 1 + max(stretch.worker for of_series in lanes.series.values() for stretch in of_series)
     count = len(lanes.series)
     figure = new_figure(width, count * (workers * _LANE + 0.32) + 0.2)
     panels = figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0]
-    for name, axes, (label, found) in zip(LETTERS, panels, lanes.series.items(), strict=False):
+    for name, axes, (label, bars) in zip(LETTERS, panels, lanes.series.items(), strict=False):
         for doing, look in _LOOKS.items():
-            for each in (each for each in found if each.doing == doing):
-                axes.barh(each.worker, each.end - each.start, 0.8, left=each.start, **look)
+            for bar in (stretch for stretch in bars if stretch.doing == doing):
+                axes.barh(bar.worker, bar.end - bar.start, 0.8, left=bar.start, **look)
         axes.set_title(f"({name}) {label}", loc="left", fontsize=8)
         axes.set(xlim=(0, lanes.seconds), ylim=(workers - 0.5, -0.5), ylabel=_AXES[1])
         axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=workers))
         axes.grid(visible=False)
     panels[-1].set_xlabel(_AXES[0])
-    shown = [doing for doing in _LOOKS if any(each.doing == doing for found in lanes.series.values() for each in found)]
+    shown = [
+        doing
+        for doing in _LOOKS
+        if any(stretch.doing == doing for of_series in lanes.series.values() for stretch in of_series)
+    ]
     legend_of(figure, [Patch(**_LOOKS[doing]) for doing in shown], shown, columns=3)
     footnote(figure, lanes.setting)
     return figure

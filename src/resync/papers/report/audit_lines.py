@@ -58,7 +58,7 @@ def _texts(line: Line) -> dict[str, Any]:
 
 def effect_strip(line: Line) -> dict[str, Any] | None:
     """Positions in a small plot of a claim's deciding effect: its interval, the claimed threshold, and zero."""
-    effect = min(line["effects"], key=lambda each: each["difference"], default=None)
+    effect = min(line["effects"], key=lambda entry: entry["difference"], default=None)
     if effect is None or effect["low"] is None or effect["high"] is None:
         return None
     low, high, least = effect["low"], effect["high"], line["at_least"]

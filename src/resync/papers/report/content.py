@@ -37,15 +37,15 @@ def read_audit(file: Path) -> dict[str, Any]:
     """
     if not file.exists():
         return {}
-    found = read_json(file)
+    audit = read_json(file)
     try:
-        rows = [row | {"anchor": f"{row['paper']}-{row['id']}"} for row in found["rows"]]
+        rows = [row | {"anchor": f"{row['paper']}-{row['id']}"} for row in audit["rows"]]
         claims = [
             claim | {"anchor": f"{claim['paper']}-claim-{claim['id']}", "said": said(claim)}
-            for claim in found["claims"]
+            for claim in audit["claims"]
         ]
-        known = {name: found[name] for name in ("headline", "score", "verdicts", "reasons", "signs", "failures")}
-        damaged = [line for lines in found["damaged"].values() for line in lines]
+        known = {name: audit[name] for name in ("headline", "score", "verdicts", "reasons", "signs", "failures")}
+        damaged = [line for lines in audit["damaged"].values() for line in lines]
         return known | {"damaged": damaged, "lines": [*claims, *rows]}
     except (AttributeError, KeyError, TypeError) as error:
         raise UserError(f"{file}: not an audit: {error}; `resync audit` writes it again") from None
@@ -89,12 +89,12 @@ class Content:
     def audit(self) -> dict[str, Any]:
         """That of all papers, and those of papers that it does not have yet."""
         folder = self.results / self.scale
-        found = read_audit(folder / "audit.json")
-        known = {line["paper"] for line in found.get("lines", [])}
+        audit = read_audit(folder / "audit.json")
+        known = {line["paper"] for line in audit.get("lines", [])}
         for paper in self.papers:
             own = read_audit(folder / paper.id / "audit.json") if paper.id not in known else {}
-            found = own | found | {name: [*found.get(name, []), *own[name]] for name in _JOINED if own}
-        return found
+            audit = own | audit | {name: [*audit.get(name, []), *own[name]] for name in _JOINED if own}
+        return audit
 
     @cached_property
     def archive(self) -> dict[str, Any]:
@@ -114,20 +114,20 @@ class Content:
 
     @cached_property
     def lines_of_series(self) -> dict[SeriesName, list[Line]]:
-        found: dict[SeriesName, list[Line]] = defaultdict(list)
+        by_series: dict[SeriesName, list[Line]] = defaultdict(list)
         for line in self.lines:
             for name in series_of_line(line):
-                found[name].append(line)
-        return found
+                by_series[name].append(line)
+        return by_series
 
     @cached_property
     def items_of_series(self) -> dict[SeriesName, list[str]]:
-        found: dict[SeriesName, list[str]] = defaultdict(list)
+        by_series: dict[SeriesName, list[str]] = defaultdict(list)
         for paper in self.papers:
             for item in self.items[paper.id]:
                 for experiment, series in paper.series_of(item, self.scale):
-                    found[paper.id, experiment, series].append(item)
-        return found
+                    by_series[paper.id, experiment, series].append(item)
+        return by_series
 
     def items_of_line(self, line: Line) -> list[str]:
         """The figure or table with a line's number, or of a claim the first with its series, and with its metric."""
@@ -135,10 +135,10 @@ class Content:
         if line["kind"] not in CLAIMS:
             return [line["item"]] if line["item"] in items else []
         shown = [set(self.items_of_series[name]) for name in series_of_line(line)]
-        found = [item for item in items if all(item in of_series for of_series in shown)]
-        found.sort(key=lambda item: line["metric"] not in paper.item_at(item, self.scale).options.shown_metrics)
+        fitting = [item for item in items if all(item in of_series for of_series in shown)]
+        fitting.sort(key=lambda item: line["metric"] not in paper.item_at(item, self.scale).options.shown_metrics)
         declared = next((claim.item for claim in paper.claims if claim.id == line["id"]), None)
-        return [declared] if declared in items else found[:1]
+        return [declared] if declared in items else fitting[:1]
 
 
 def series_of_line(line: Line) -> list[SeriesName]:

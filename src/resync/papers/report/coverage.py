@@ -43,7 +43,7 @@ class ItemAtScales:
         for cell in self.cells:
             if cell.state == ABSENT:
                 scales.setdefault(cell.note, []).append(cell.scale)
-        return "; ".join(f"{listed(found)}: {reason}" for reason, found in scales.items())
+        return "; ".join(f"{listed(where)}: {reason}" for reason, where in scales.items())
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def coverage(suite: Suite, figures: Path) -> list[ItemAtScales]:
 
 def by_paper(rows: Iterable[ItemAtScales]) -> dict[str, tuple[Count, ...]]:
     """The counts of each paper at every scale."""
-    return {paper: _counts(list(found)) for paper, found in groupby(rows, key=lambda row: row.paper)}
+    return {paper: _counts(list(of_paper)) for paper, of_paper in groupby(rows, key=lambda row: row.paper)}
 
 
 def of_all(rows: Iterable[ItemAtScales]) -> Mapping[str, Count]:
@@ -96,8 +96,10 @@ def _counts(rows: list[ItemAtScales]) -> tuple[Count, ...]:
 def _cell(paper: Paper, item: Item, scale: str, figures: Path) -> AtScale:
     if not paper.has_item(item.id, scale):
         # The series that the scale lacks, or the experiment if it lacks all of it.
-        whole = {each: each.partition("/")[0] for each in item.series if scale not in _scales_of(paper, each)}
-        names = [each if scale in _scales_of(paper, experiment) else experiment for each, experiment in whole.items()]
+        whole = {series: series.partition("/")[0] for series in item.series if scale not in _scales_of(paper, series)}
+        names = [
+            series if scale in _scales_of(paper, experiment) else experiment for series, experiment in whole.items()
+        ]
         only = [f"{name} exists only at {listed(_scales_of(paper, name))} scale" for name in dict.fromkeys(names)]
         return AtScale(scale, ABSENT, ", ".join(only))
     suffix = ".png" if paper.is_figure(item.id) else ".md"

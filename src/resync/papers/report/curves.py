@@ -144,10 +144,10 @@ def _published(paper: Paper, name: SeriesName, scale: str) -> Mapping[str, tuple
     """
     found_at = [value for value in paper.published if value.scale == scale and value.status != "unverified"]
     known = [value for value in found_at if value.value is not None]
-    found: dict[str, tuple[float, str]] = {}
+    shown: dict[str, tuple[float, str]] = {}
     for metric in DRAWN:
-        for each in (metric, f"best_{metric}") if metric in BEST else (metric,):
-            value = most_certain(known, *name[1:], each)
+        for column in (metric, f"best_{metric}") if metric in BEST else (metric,):
+            value = most_certain(known, *name[1:], column)
             if value and value.value is not None:
-                found.setdefault(metric, (value.value, shown_as(value.status)))
-    return found
+                shown.setdefault(metric, (value.value, shown_as(value.status)))
+    return shown

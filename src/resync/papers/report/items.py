@@ -70,8 +70,8 @@ def _chart_of_points(
         return None
     shown = lines(content, [(paper.id, *pair) for pair in paper.series_of(item.id, content.scale)])
     name = f"figures/{paper.id}/{item.id}"
-    found = panels(files["csv"], {line["label"]: (line["color"], line["dash"]) for line in shown})
-    writer.text(f"{name}/data.js", script(name, {"panels": found}))
+    parts = panels(files["csv"], {line["label"]: (line["color"], line["dash"]) for line in shown})
+    writer.text(f"{name}/data.js", script(name, {"panels": parts}))
     return {"points": name}
 
 
@@ -98,7 +98,7 @@ def _cells(file: Path) -> dict[str, Any] | None:
         for group, title in zip(groups, titles, strict=True)
     ]
     return {
-        "groups": [(group, len(list(found))) for group, found in groupby(group for group, _ in pairs)],
+        "groups": [(group, len(list(columns))) for group, columns in groupby(group for group, _ in pairs)],
         "headings": [title for _, title in pairs],
         "rows": [[_styled(cell) for cell in row] for row in rows],
         "note": plain_text(next(filter(None, reversed(text[numbers[-1] + 1 :])), "")),
@@ -106,6 +106,6 @@ def _cells(file: Path) -> dict[str, Any] | None:
 
 
 def _styled(cell: str) -> tuple[str, bool, str]:
-    found = _CELL.fullmatch(cell)
-    assert found
-    return plain_text(found["text"]), found["bold"] is not None, plain_text(found["mark"] or "")
+    match = _CELL.fullmatch(cell)
+    assert match
+    return plain_text(match["text"]), match["bold"] is not None, plain_text(match["mark"] or "")

@@ -23,12 +23,12 @@ def panels(file: Path, looks: Mapping[str, Look]) -> list[dict[str, Any]]:
 
     `looks` has the series by their labels, which legends may continue by a note in brackets.
     """
-    found: dict[tuple[str, str, str], dict[tuple[str, str, str], list[dict[str, str]]]] = {}
+    by_panel: dict[tuple[str, str, str], dict[tuple[str, str, str], list[dict[str, str]]]] = {}
     with file.open(newline="", encoding="utf-8") as text:
         for row in csv.DictReader(text):
-            lines = found.setdefault((row["panel"], row["x_axis"], row["y_axis"]), {})
+            lines = by_panel.setdefault((row["panel"], row["x_axis"], row["y_axis"]), {})
             lines.setdefault((row["series"], row["shows"], row["seed"]), []).append(row)
-    return [{"name": name, "x": x, "y": y, "lines": _lines(rows, looks)} for (name, x, y), rows in found.items()]
+    return [{"name": name, "x": x, "y": y, "lines": _lines(rows, looks)} for (name, x, y), rows in by_panel.items()]
 
 
 def _lines(
@@ -36,14 +36,14 @@ def _lines(
 ) -> list[dict[str, Any]]:
     others = dict.fromkeys(series for series, _, _ in rows_of if _declared(series, looks) is None)
     chosen = dict(zip(others, itertools.product(_DASHES, style.PALETTE), strict=False))
-    found = []
+    lines = []
     for (series, shows, seed), rows in rows_of.items():
         dash, color = chosen.get(series, (_DASHES[0], style.PALETTE[0]))
         color, dash = _declared(series, looks) or (color, dash)
         label = [series, "" if shows in ("mean", "seed") else shows, f"seed {seed}" if seed else ""]
         line = {"label": ", ".join(filter(None, label)), "color": color}
-        found.append(line | {"dash": _LEVELS.get(shows.partition(",")[0], dash)} | _places(rows))
-    return found
+        lines.append(line | {"dash": _LEVELS.get(shows.partition(",")[0], dash)} | _places(rows))
+    return lines
 
 
 def _declared(series: str, looks: Mapping[str, Look]) -> Look | None:

@@ -41,12 +41,12 @@ def _differences(content: Content, state: RunState) -> list[tuple[str, list[str]
     """The settings in which the series of the experiment differ, with the value of each at its first seed."""
     run = state.run
     series = [states[0].run for name, states in content.series.items() if name[:2] == (run.paper, run.experiment)]
-    rates = {each.id: each.sync.effective_outer_lr for each in series}
+    rates = {first.id: first.sync.effective_outer_lr for first in series}
     outer = {name: {} if rate is None else {"effective outer rate": f"{rate:.3g}"} for name, rate in rates.items()}
-    settings = [content.settings[each.id] | outer[each.id] for each in series]
-    keys = dict.fromkeys(key for each in settings for key in each)
-    found = [(key, [each.get(key, "") for each in settings]) for key in keys]
-    return [(key, values) for key, values in found if len(set(values)) > 1]
+    settings = [content.settings[first.id] | outer[first.id] for first in series]
+    keys = dict.fromkeys(key for values in settings for key in values)
+    rows = [(key, [values.get(key, "") for values in settings]) for key in keys]
+    return [(key, values) for key, values in rows if len(set(values)) > 1]
 
 
 def _final(result: RunResult) -> list[tuple[str, str, str]]:
@@ -100,7 +100,7 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
     summary = result.summary
     launch, data, imported = (summary.get(name) or {} for name in ("launch", "data", "imported"))
     gits = [f"{git['commit']}{' with uncommitted changes' if git['dirty'] else ''}" for git in commits(summary)]
-    found: Mapping[str, Any] = {
+    facts: Mapping[str, Any] = {
         "configuration": summary["config_hash"],
         "commit": ", ".join(dict.fromkeys(gits)),
         "started": _moment(summary.get("started")),
@@ -113,7 +113,7 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
         **{f"data: {name}": value for name, value in data.items()},
         **{f"version of {name}": value for name, value in (summary.get("versions") or {}).items()},
     }
-    return [(name, str(value)) for name, value in found.items() if value not in (None, "", [], {})]
+    return [(name, str(value)) for name, value in facts.items() if value not in (None, "", [], {})]
 
 
 def _moment(time: str | None) -> str:

@@ -162,18 +162,18 @@ class _Site:
         content = self.content
 
         def evidence(paper: Paper) -> tuple[int, int]:
-            found = [line for line in content.lines_of(paper.id) if line["verdict"] != UNTESTED]
-            return -sum(line["kind"] == CLAIM for line in found), -sum(line["kind"] == MEASURED for line in found)
+            lines = [line for line in content.lines_of(paper.id) if line["verdict"] != UNTESTED]
+            return -sum(line["kind"] == CLAIM for line in lines), -sum(line["kind"] == MEASURED for line in lines)
 
         of_papers = [list(self._pictures(paper)) for paper in sorted(content.papers, key=evidence)]
-        ranked = (found for row in zip_longest(*of_papers) for found in row if found)
+        ranked = (picture for row in zip_longest(*of_papers) for picture in row if picture)
         return list(islice(ranked, _IN_GALLERY))
 
     def _pictures(self, paper: Paper) -> Iterator[dict[str, str]]:
         content = self.content
-        figures = [each for each in paper.figures if each.id in content.items[paper.id]]
-        if chosen := [each for each in figures if each.id in paper.gallery]:
-            figures = sorted(chosen, key=lambda each: paper.gallery.index(each.id))
+        figures = [figure for figure in paper.figures if figure.id in content.items[paper.id]]
+        if chosen := [figure for figure in figures if figure.id in paper.gallery]:
+            figures = sorted(chosen, key=lambda figure: paper.gallery.index(figure.id))
         for item in figures:
             if (content.figures / content.scale / paper.id / f"{item.id}.svg").exists():
                 runs = content.suite.item_runs(paper.id, item.id, content.scale)

@@ -48,4 +48,4 @@ def _with_symbols(html: str) -> str:
 
     Search and copies find `H_base` all the same.
     """
-    return _CODE_TAG_OR_SYMBOL.sub(lambda found: _H_BASE if found[0] == "H_base" else found[0], html)
+    return _CODE_TAG_OR_SYMBOL.sub(lambda match: _H_BASE if match[0] == "H_base" else match[0], html)

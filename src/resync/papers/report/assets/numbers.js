@@ -70,8 +70,8 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
 
   // One curve per line: the mean over its finished seeds with the smallest and largest; or each seed by itself.
   function curvesOf(line, runs, state) {
-    const found = line.runs.map((id) => ({ run: runs.get(id), points: pointsOf(runs.get(id), state.metric, state.axis) }));
-    const known = found.filter(({ points }) => points);
+    const pairs = line.runs.map((id) => ({ run: runs.get(id), points: pointsOf(runs.get(id), state.metric, state.axis) }));
+    const known = pairs.filter(({ points }) => points);
     const finished = known.filter(({ run }) => run.status !== "diverged");
     const alike = finished.every(({ points }) => points.step.every((step, at) => step === finished[0].points.step[at] || at >= finished[0].points.step.length));
     const alone = state.seeds || !alike;

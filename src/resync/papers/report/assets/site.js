@@ -43,9 +43,9 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
     let shown = 0, fitting = 0;
     for (const row of rows) {
       const fits = (all || !("rest" in row.dataset)) && chosen.every((select) => valuesOf(row, select.name).includes(select.value));
-      const found = fits && words.every((word) => textOf(row).includes(word));
-      fitting += found;
-      row.hidden = !(found && fitting <= most);
+      const matches = fits && words.every((word) => textOf(row).includes(word));
+      fitting += matches;
+      row.hidden = !(matches && fitting <= most);
       shown += !row.hidden;
     }
     for (const section of document.querySelectorAll("section.lines")) {
@@ -124,7 +124,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
       for (const table of tables) if (table.querySelector("th[aria-sort]")) sortTable(table, 0, "");
       for (const sort of state.getAll("sort")) {
         const [kind, column, direction] = sort.split(":");
-        const table = tables.find((each) => (each.closest("section")?.dataset.kind ?? "") === kind);
+        const table = tables.find((candidate) => (candidate.closest("section")?.dataset.kind ?? "") === kind);
         if (table?.tHead.rows[0].cells[column] && ["ascending", "descending"].includes(direction)) {
           sortTable(table, Number(column), direction);
         }

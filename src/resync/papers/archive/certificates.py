@@ -40,20 +40,20 @@ def certify(suite: Suite, scale: str, archive: Path, into: Path, train: Train | 
     The certificates are written at the end, or at an interruption: not before, so that the clone has no changes. Called
     again, it goes on: runs that ended in `into` are not trained again. Raises UserError unless they are of a commit.
     """
-    found = read(archive, scale)
+    certificates = read(archive, scale)
     try:
         with TemporaryDirectory() as folder:
             unpack(archive, scale, Path(folder))
             for name, before in _cheapest(suite, scale, Path(folder)).items():
-                if not _stands_for(found.get(name), before):
+                if not _stands_for(certificates.get(name), before):
                     _retrain(suite, before.run, into, train or _launch)
                     unlike = _unlike(before, into, Path(folder))
                     if not unlike:
-                        found[name] = _certificate(into / before.run.directory)
+                        certificates[name] = _certificate(into / before.run.directory)
                     yield f"{before.run.id}: {f'differs from the archive in {unlike}' if unlike else 'the same bits'}"
     finally:
-        if found:
-            write_text(archive / scale / CERTIFICATES, json.dumps(dict(sorted(found.items())), indent=2) + "\n")
+        if certificates:
+            write_text(archive / scale / CERTIFICATES, json.dumps(dict(sorted(certificates.items())), indent=2) + "\n")
 
 
 def _certificate(directory: Path) -> dict[str, Any]:
@@ -66,35 +66,35 @@ def _certificate(directory: Path) -> dict[str, Any]:
     return kept | {"commit": gits[-1]["commit"], "processor": summary["launch"]["processor"]}
 
 
-def with_uncommitted_changes(summaries: Iterable[Mapping[str, Any]], found: Certificates) -> tuple[int, int]:
+def with_uncommitted_changes(summaries: Iterable[Mapping[str, Any]], certificates: Certificates) -> tuple[int, int]:
     """How many runs were trained with uncommitted changes: without a certificate of their experiment, and with one."""
     dirty = [summary for summary in summaries if any(git.get("dirty") for git in commits(summary))]
-    proven = sum("/".join(summary["run"].split("/")[:2]) in found for summary in dirty)
+    proven = sum("/".join(summary["run"].split("/")[:2]) in certificates for summary in dirty)
     return len(dirty) - proven, proven
 
 
-def standing(found: Certificates, summaries: Iterable[Mapping[str, Any]]) -> Certificates:
+def standing(certificates: Certificates, summaries: Iterable[Mapping[str, Any]]) -> Certificates:
     """The certificates of runs that an archive still has, with the same bits."""
-    there = {(each["run"], each["config_hash"], each.get("parameters_sha256")) for each in summaries}
+    there = {(summary["run"], summary["config_hash"], summary.get("parameters_sha256")) for summary in summaries}
     keys = ("run", "config_hash", "parameters_sha256")
-    return {name: each for name, each in found.items() if tuple(each[key] for key in keys) in there}
+    return {name: entry for name, entry in certificates.items() if tuple(entry[key] for key in keys) in there}
 
 
 def _cheapest(suite: Suite, scale: str, results: Path) -> dict[str, RunState]:
     """By `paper/experiment`, the run that took least time, of experiments with a run of uncommitted changes."""
-    found: dict[str, list[RunState]] = {}
+    by_experiment: dict[str, list[RunState]] = {}
     for state in (state_of(run, results) for paper in suite.papers for run in suite.runs(paper, scale)):
         if state.result and any(git.get("dirty") for git in commits(state.result.summary)):
-            found.setdefault(f"{state.run.paper}/{state.run.experiment}", []).append(state)
-    return {name: min(states, key=_seconds) for name, states in found.items()}
+            by_experiment.setdefault(f"{state.run.paper}/{state.run.experiment}", []).append(state)
+    return {name: min(states, key=_seconds) for name, states in by_experiment.items()}
 
 
 def _seconds(state: RunState) -> float:
     return (state.result.summary["seconds"].get("wall") if state.result else None) or 0.0
 
 
-def _stands_for(found: Mapping[str, Any] | None, before: RunState) -> bool:
-    return bool(found and before.result and standing({"": dict(found)}, [before.result.summary]))
+def _stands_for(certificate: Mapping[str, Any] | None, before: RunState) -> bool:
+    return bool(certificate and before.result and standing({"": dict(certificate)}, [before.result.summary]))
 
 
 def _retrain(suite: Suite, run: Run, into: Path, train: Train) -> None:

@@ -87,7 +87,7 @@ def _describe(crate: ROCrate, suite: Suite, made: Made, environments: Mapping[st
     sentences = [f"{scale} scale: {drawn.sentence}" for scale, (_, drawn) in made.items()]
     crate.name = f"Results of resync: {', '.join(papers)}"
     crate.description = " ".join([*sentences, "`resync redraw . --into DIR` draws all of it again from the runs."])
-    crate.datePublished = max(filter(None, (found["last_ended"] for found in environments.values())), default="")[:10]
+    crate.datePublished = max(filter(None, (record["last_ended"] for record in environments.values())), default="")[:10]
     crate.license = _add(crate, licence, "CreativeWork", name=terms.licence, url=f"{licence}.html")
     crate.root_dataset["conformsTo"] = [
         _add(crate, url, "CreativeWork", name=name, version=url.rpartition("/")[2]) for url, name in _PROFILES.items()
@@ -99,7 +99,7 @@ def _describe(crate: ROCrate, suite: Suite, made: Made, environments: Mapping[st
         people.append(crate.add(Person(crate, identifier, properties={"name": name})))
     if people:
         crate.root_dataset["author"] = people
-    versions = {each for found in environments.values() for each in found["versions"].get("resync", [])}
+    versions = {version for record in environments.values() for version in record["versions"].get("resync", [])}
     software = {"softwareVersion": ", ".join(sorted(versions)), "description": "how to cite it: CITATION.cff"}
     crate.root_dataset["citation"] = [_add(crate, "#resync", "SoftwareApplication", name="resync", **software)] + [
         _add(
@@ -126,14 +126,14 @@ def _describe_runs(
     parameter = crate.add_formal_parameter("scale", "Text", "#scale", description=f"one of {', '.join(SCALES)}")
     workflow["input"] = [parameter]
     for scale, (packed, _) in made.items():
-        found = environments[scale]
-        devices, commits = (", ".join(found[name]) or "not known" for name in ("devices", "commits"))
+        environment = environments[scale]
+        devices, commits = (", ".join(environment[name]) or "not known" for name in ("devices", "commits"))
         properties = {
             "name": f"{packed.count} runs at {scale} scale",
             "description": f"snakemake --config scale={scale}; devices: {devices}; commits: {commits}",
             "actionStatus": {"@id": "http://schema.org/CompletedActionStatus"},
-            "startTime": found["first_started"],
-            "endTime": found["last_ended"],
+            "startTime": environment["first_started"],
+            "endTime": environment["last_ended"],
             "agent": crate.root_dataset.get("author"),
         }
         value = _add(crate, f"#scale-{scale}", "PropertyValue", name="scale", value=scale, exampleOfWork=parameter)

@@ -72,49 +72,49 @@ class Limits:
 
 def compare(suite: Suite, sides: Sequence[Path], scales: Iterable[str], limits: Limits) -> Difference:
     """Compare two folders of results at some scales; verdicts are those of the configuration `suite`."""
-    found = Difference()
+    difference = Difference()
     for scale in scales:
-        runs = [_runs(side, scale, unreadable) for side, unreadable in zip(sides, found.unreadable, strict=True)]
-        for index, only in enumerate(found.only):
+        runs = [_runs(side, scale, unreadable) for side, unreadable in zip(sides, difference.unreadable, strict=True)]
+        for index, only in enumerate(difference.only):
             only += sorted(runs[index].keys() - runs[1 - index].keys())
         common = [
             name for name in runs[0]
-            if name in runs[1] and _compare_settings(name, [side[name].directory for side in runs], found)
+            if name in runs[1] and _compare_settings(name, [side[name].directory for side in runs], difference)
         ]  # fmt: skip
-        found.compared += len(common)
-        found.values += _values(common, runs, limits)
-        papers = sorted({name.split("/")[1] for each in runs for name in each} & suite.papers.keys())
+        difference.compared += len(common)
+        difference.values += _values(common, runs, limits)
+        papers = sorted({name.split("/")[1] for of_side in runs for name in of_side} & suite.papers.keys())
         one, other = ({f"{row.paper}/{row.id}": row.verdict for row in audit(suite, scale, side, papers).lines}
                       for side in sides)  # fmt: skip
-        found.verdicts += [
+        difference.verdicts += [
             {"scale": scale, "name": name, "verdicts": (verdict, other[name])}
             for name, verdict in one.items() if verdict != other[name]
         ]  # fmt: skip
-    return found
+    return difference
 
 
 def _runs(results: Path, scale: str, unreadable: list[str]) -> dict[str, RunResult]:
     """The runs with results by folder, `mini/qsr/...`; those that cannot be read are noted."""
-    found = {}
+    runs = {}
     for file in sorted(results.glob(f"{scale}/*/*/*/seed*/summary.json")):
         name = file.parent.relative_to(results).as_posix()
         try:
-            found[name] = read_run(file.parent)
+            runs[name] = read_run(file.parent)
         except MissingRun:
             continue
         except (UserError, OSError) as error:
             unreadable.append(f"{name}: {one_line(str(error))}")
-    return found
+    return runs
 
 
-def _compare_settings(name: str, sides: Sequence[Path], found: Difference) -> bool:
+def _compare_settings(name: str, sides: Sequence[Path], difference: Difference) -> bool:
     """Note how the settings of a run differ; returns False, and notes why, if those of a side cannot be read."""
     files = [side / "run.yaml" for side in sides]
     with suppress(UserError, OSError):
         if len({read_bytes(file) for file in files}) == 1:
             return True
     read: list[dict[str, Any]] = []
-    for file, unreadable in zip(files, found.unreadable, strict=True):
+    for file, unreadable in zip(files, difference.unreadable, strict=True):
         try:
             read.append(dict(leaves(load(file).plain())))
         except ConfigError as error:
@@ -126,7 +126,7 @@ def _compare_settings(name: str, sides: Sequence[Path], found: Difference) -> bo
         if one.get(key) != other.get(key):
             first_key, _, rest = key.partition(".")
             of_data = first_key == "data" and rest.partition(".")[0] in EXECUTION
-            of = found.execution if of_data or first_key in Execution.model_fields else found.settings
+            of = difference.execution if of_data or first_key in Execution.model_fields else difference.settings
             of.append({"run": name, "key": key, "values": (one.get(key), other.get(key))})
     return True
 
@@ -166,22 +166,24 @@ def _in_spreads(means: Sequence[float], spread: float) -> float:
     return abs(means[1] - means[0]) / (spread or float("nan"))
 
 
-def report(found: Difference, names: Sequence[str]) -> str:
+def report(difference: Difference, names: Sequence[str]) -> str:
     """The differences in words, a line each; A and B are the two sides."""
-    lines = [f"A: {names[0]}", f"B: {names[1]}", f"{found.compared} runs in both"]
-    for side, only, unreadable in zip("AB", found.only, found.unreadable, strict=True):
+    lines = [f"A: {names[0]}", f"B: {names[1]}", f"{difference.compared} runs in both"]
+    for side, only, unreadable in zip("AB", difference.only, difference.unreadable, strict=True):
         lines += [f"only in {side}: {run}" for run in only]
         lines += [f"unreadable in {side}: {line}" for line in unreadable]
-    for title, settings in (("setting", found.settings), ("execution (changes no result)", found.execution)):
-        lines += ["{}: {run}: {key}: {values[0]!r} -> {values[1]!r}".format(title, **each) for each in settings]
-    lines += ["verdict: {scale} {name}: {verdicts[0]} -> {verdicts[1]}".format(**each) for each in found.verdicts]
-    if found.values:
+    for title, settings in (("setting", difference.settings), ("execution (changes no result)", difference.execution)):
+        lines += ["{}: {run}: {key}: {values[0]!r} -> {values[1]!r}".format(title, **entry) for entry in settings]
+    lines += [
+        "verdict: {scale} {name}: {verdicts[0]} -> {verdicts[1]}".format(**entry) for entry in difference.verdicts
+    ]
+    if difference.values:
         header = ("series", "metric", "A", "B", "spread", "in spreads", "seeds that differ")
-        lines += ["", *aligned([header, *map(_cells, found.values)])]
-    return "\n".join([*lines, "", "different" if found else "equal"])
+        lines += ["", *aligned([header, *map(_cells, difference.values)])]
+    return "\n".join([*lines, "", "different" if difference else "equal"])
 
 
-def _cells(each: Entry) -> tuple[str, ...]:
-    shown = [f"{value:.6g}" for value in (*each["means"], each["spread"])]
-    in_spreads = f"{_in_spreads(each['means'], each['spread']):.2f}"
-    return (each["series"], each["metric"], *shown, in_spreads, f"{each['differing']} of {each['seeds']}")
+def _cells(entry: Entry) -> tuple[str, ...]:
+    shown = [f"{value:.6g}" for value in (*entry["means"], entry["spread"])]
+    in_spreads = f"{_in_spreads(entry['means'], entry['spread']):.2f}"
+    return (entry["series"], entry["metric"], *shown, in_spreads, f"{entry['differing']} of {entry['seeds']}")

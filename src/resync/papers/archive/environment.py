@@ -17,17 +17,17 @@ def environment(summaries: Iterable[Mapping[str, Any]], certificates: Certificat
     Names of hosts are not part of it. Runs with uncommitted changes count as `certified` where a run of their
     experiment has a certificate.
     """
-    found = list(summaries)
-    without, certified = with_uncommitted_changes(found, certificates)
-    launches = [summary.get("launch") or {} for summary in found]
-    gits = [git for summary in found for git in commits(summary)]
-    names = _distinct(name for summary in found for name in summary.get("versions") or {})
-    seconds = [summary["seconds"].get("wall") or 0.0 for summary in found]
+    listed = list(summaries)
+    without, certified = with_uncommitted_changes(listed, certificates)
+    launches = [summary.get("launch") or {} for summary in listed]
+    gits = [git for summary in listed for git in commits(summary)]
+    names = _distinct(name for summary in listed for name in summary.get("versions") or {})
+    seconds = [summary["seconds"].get("wall") or 0.0 for summary in listed]
     return {
-        "runs": len(found),
-        "imported": sum(bool(summary.get("imported")) for summary in found),
-        "first_started": min(filter(None, (summary.get("started") for summary in found)), default=None),
-        "last_ended": max(filter(None, (summary.get("ended") for summary in found)), default=None),
+        "runs": len(listed),
+        "imported": sum(bool(summary.get("imported")) for summary in listed),
+        "first_started": min(filter(None, (summary.get("started") for summary in listed)), default=None),
+        "last_ended": max(filter(None, (summary.get("ended") for summary in listed)), default=None),
         "hours": round(sum(seconds) / 3600, 2),
         "devices": _distinct(launch.get("device") for launch in launches),
         "processes": _distinct(launch.get("world_size") for launch in launches),
@@ -36,7 +36,9 @@ def environment(summaries: Iterable[Mapping[str, Any]], certificates: Certificat
         "processors": _distinct(launch.get("processor") for launch in launches),
         "with_uncommitted_changes": without,
         "certified": certified,
-        "versions": {name: _distinct((each.get("versions") or {}).get(name) for each in found) for name in names},
+        "versions": {
+            name: _distinct((summary.get("versions") or {}).get(name) for summary in listed) for name in names
+        },
         "drawn_with": drawn_with(),
     }
 

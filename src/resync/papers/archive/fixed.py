@@ -27,36 +27,36 @@ def write_fixed(configs: Path) -> None:
     """
     rule = _rule(configs)
     for file in sorted(configs.glob("*/claims.yaml")):
-        found = {name: {**parts, "rule": rule} for name, parts in fixed(file).items()}
-        write_text(file.with_name(FIXED), json.dumps(found, indent=1) + "\n")
+        by_claim = {name: {**parts, "rule": rule} for name, parts in fixed(file).items()}
+        write_text(file.with_name(FIXED), json.dumps(by_claim, indent=1) + "\n")
 
 
 def fixed(file: Path) -> Fixed:
     """By claim of `claims.yaml` and part (`test`, `regime`, `pilots`): fingerprint, commit and its time."""
-    found: Fixed = {}
+    by_claim: Fixed = {}
     history = [(commit, time, {claim["id"]: claim for claim in claims}) for commit, time, claims in _history(file)]
     experiments = {claim["experiment"] for _, _, claims in history[:1] for claim in claims.values()}
     files = {name: file.parent / "experiments" / f"{name}.yaml" for name in experiments}
     histories = {name: list(_history(path)) for name, path in files.items()}
     for name, claim in history[0][2].items() if history else ():
         tests = [(commit, time, claims.get(name, {})) for commit, time, claims in history]
-        found[name] = {"test": _since(tests, fingerprint)}
+        by_claim[name] = {"test": _since(tests, fingerprint)}
         of_experiment = histories[claim["experiment"]]
         if of_experiment and "regime" in of_experiment[0][2]:
-            found[name]["regime"] = _since(of_experiment, lambda entry: fingerprint(entry, "regime", "tuned"))
+            by_claim[name]["regime"] = _since(of_experiment, lambda entry: fingerprint(entry, "regime", "tuned"))
         if of_experiment and _has_pilots(of_experiment[0][2]):
-            found[name]["pilots"] = _since(of_experiment, lambda entry: str(_has_pilots(entry)))
-    return found
+            by_claim[name]["pilots"] = _since(of_experiment, lambda entry: str(_has_pilots(entry)))
+    return by_claim
 
 
 def _since(history: list[tuple[str, str, Any]], of: Callable[[Any], str]) -> tuple[str, str, str]:
     """What a file says now, and the first commit, with its time, since which it has said so."""
     now = of(history[0][2])
     last = history[0]
-    for each in history:
-        if of(each[2]) != now:
+    for entry in history:
+        if of(entry[2]) != now:
             break
-        last = each
+        last = entry
     return now, last[0], last[1]
 
 

@@ -61,12 +61,12 @@ def read_results(name: str, paper: str | None = None) -> Results:
         states = [state_of(Run.from_file(file), results) for file in files]
         values = [rows_of(state, state.result).to_pandas() for state in states if state.result]
     runs = [
-        {"run": each.run.id, "paper": each.run.paper, "experiment": each.run.experiment, "series": each.run.series,
-         "label": each.run.label, "seed": each.run.seed, "status": each.status, "reason": each.reason}
-        for each in states
+        {"run": state.run.id, "paper": state.run.paper, "experiment": state.run.experiment, "series": state.run.series,
+         "label": state.run.label, "seed": state.run.seed, "status": state.status, "reason": state.reason}
+        for state in states
     ]  # fmt: skip
-    claims = [each for each in read_json(folder / "audit.json")["claims"] if paper in (None, each["paper"])]
-    effects = [{key: each[key] for key in _CLAIM} | _effect(each["effects"]) for each in claims]
+    claims = [claim for claim in read_json(folder / "audit.json")["claims"] if paper in (None, claim["paper"])]
+    effects = [{key: claim[key] for key in _CLAIM} | _effect(claim["effects"]) for claim in claims]
     return Results(pd.DataFrame(runs), pd.concat(values, ignore_index=True), pd.DataFrame(effects))
 
 

@@ -47,11 +47,11 @@ def pack(suite: Suite, scale: str, sources: Sequence[Path], archive: Path) -> Pa
     packed = Packed()
     written: list[tuple[RunState, Files]] = []
     for paper in suite.papers:
-        found = list(_ended(suite.runs(paper, scale), sources, packed))
-        if found:
+        ended = list(_ended(suite.runs(paper, scale), sources, packed))
+        if ended:
             # Read once: where runs go on, the workflow may write run.yaml meanwhile.
-            files = [(state, _files(source / state.run.directory)) for state, source in found]
-            packed.runs[paper] = [state.run for state, _ in found]
+            files = [(state, _files(source / state.run.directory)) for state, source in ended]
+            packed.runs[paper] = [state.run for state, _ in ended]
             written += files
             _write_paper(archive / scale / paper, files)
         # Published logs, which belong to no run, stand beside the runs of the scale that they are compared at.
@@ -68,8 +68,8 @@ def pack(suite: Suite, scale: str, sources: Sequence[Path], archive: Path) -> Pa
 def _ended(runs: Iterable[Run], sources: Sequence[Path], packed: Packed) -> Iterator[tuple[RunState, Path]]:
     for run in runs:
         states = [(state_of(run, source), source) for source in sources]
-        ended = (found for found in states if found[0].has_ended)
-        if whole := next((found for found in ended if found[0].result), None):
+        ended = (pair for pair in states if pair[0].has_ended)
+        if whole := next((pair for pair in ended if pair[0].result), None):
             yield whole
         else:
             begun = [state for state, _ in states if state.status != "not run"]

@@ -49,14 +49,14 @@ def fill(page: Path, suite: Suite, place: ArchiveFolders) -> str:
     Raises ValueError for a block of another name, or other arguments.
     """
 
-    def block(found: re.Match[str]) -> str:
-        if found["name"] not in BLOCKS:
-            raise UserError(f"<!--results: {not_among(found['name'], BLOCKS)}")
-        make, arguments = BLOCKS[found["name"]], found["arguments"].split()
+    def block(match: re.Match[str]) -> str:
+        if match["name"] not in BLOCKS:
+            raise UserError(f"<!--results: {not_among(match['name'], BLOCKS)}")
+        make, arguments = BLOCKS[match["name"]], match["arguments"].split()
         if bool(arguments) != (make is claims):
-            raise UserError(f"<!--results: {found['name']}: arguments are for claims, as in mini/sgp sgp_4_accuracy")
+            raise UserError(f"<!--results: {match['name']}: arguments are for claims, as in mini/sgp sgp_4_accuracy")
         where = (page.parent,) if make in (papers, items_by_scale) else ()
-        return "\n".join([found[1], *make(suite, place, *where, *arguments), "", found[4]])
+        return "\n".join([match[1], *make(suite, place, *where, *arguments), "", match[4]])
 
     return _BLOCK.sub(block, page.read_text(encoding="utf-8"))
 
@@ -76,8 +76,8 @@ def status(suite: Suite, place: ArchiveFolders) -> Iterator[str]:
     lines = []
     rows = coverage(suite, place.figures)
     for scale in scales_of(place.archive):
-        found, runs = read_json(place.archive / scale / "audit.json"), read_json(place.archive / scale / ENVIRONMENT)
-        said = counted_in_words(claims_of_papers(found["claims"], scale))
+        audit, runs = read_json(place.archive / scale / "audit.json"), read_json(place.archive / scale / ENVIRONMENT)
+        said = counted_in_words(claims_of_papers(audit["claims"], scale))
         lines.append((f"{scale}, {runs['runs']:,} runs", of_all(rows)[scale].text, said))
     yield from markdown(["scale", "figures, tables", "claims of papers"], lines, "lrl")
 
@@ -87,10 +87,10 @@ def papers(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterator[str]:
     scores = [read_json(place.archive / scale / "audit.json")["score"]["papers"] for scale in scales_of(place.archive)]
     rows, lines = coverage(suite, place.figures), []
     for paper in suite.papers.values():
-        found = [score[paper.id] for score in scores if paper.id in score]
-        if not found:  # such as a question of the user's
+        of_paper = [score[paper.id] for score in scores if paper.id in score]
+        if not of_paper:  # such as a question of the user's
             continue
-        claims = [counts for each in found for of in ("claims", "exploratory") for counts in each[of].values()]
+        claims = [counts for score in of_paper for of in ("claims", "exploratory") for counts in score[of].values()]
         figures = relpath(place.figures, folder)
         drawn = (
             f"[{row.item.id}]({figures}/{cell.scale}/{paper.id}/{row.item.id}.svg)"
@@ -99,7 +99,7 @@ def papers(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterator[str]:
             if (row.paper, cell.state) == (paper.id, DRAWN) and paper.is_figure(row.item.id)
         )
         name = f"[{markdown_text(paper.name)}](https://arxiv.org/abs/{paper.arxiv})" if paper.arxiv else paper.name
-        lines.append((name, _decided(each["numbers"] for each in found), _decided(claims), next(drawn, "")))
+        lines.append((name, _decided(score["numbers"] for score in of_paper), _decided(claims), next(drawn, "")))
     yield from pipe_table(["agree / do not / open", "numbers", "claims", "a figure"], lines, "lrrl")
 
 
@@ -107,7 +107,7 @@ def _decided(counts: Iterable[Mapping[str, int]]) -> str:
     """How many agree, do not, and are open."""
     counts = list(counts)
     of = ((AGREES,), FAILURES, (OPEN,))
-    return " / ".join(f"{sum(found.get(word, 0) for found in counts for word in words)}" for words in of)
+    return " / ".join(f"{sum(numbers.get(word, 0) for numbers in counts for word in words)}" for words in of)
 
 
 def items_by_scale(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterator[str]:
@@ -151,9 +151,9 @@ def predictions(suite: Suite, place: ArchiveFolders) -> Iterator[str]:
         sized = [(run, sizes[run.model.model_dump_json(), run.data.name]) for run in runs.values()]
         for name in sorted({value.network for value in timed if value.network}):
             network = partial(nodes_of, link=LINKS[name], inside=LINKS["pcie_3_x16"])
-            found = forecast(sized, paper.published, network)[0]
+            forecasts = forecast(sized, paper.published, network)[0]
             lines += [
-                (paper.name, *_prediction(item)) for item in found if item.published and item.basis == "predicted"
+                (paper.name, *_prediction(item)) for item in forecasts if item.published and item.basis == "predicted"
             ]
     yield from markdown(["paper", "series", "published", "model", "error"], lines, "llrrr")
 

@@ -38,7 +38,7 @@ def claims(suite: Suite, place: ArchiveFolders, of: str, *ids: str) -> Iterator[
             raise UserError(f"claims {of}: {not_among(name, known)}")
     declared = {claim.id: claim.statement for claim in suite.papers[paper].claims}
     rows = [_row(known[name], declared.get(name, known[name]["statement"])) for name in ids]
-    keep = [each != _POWER or any(row[each] for row in rows) for each in range(len(_HEADINGS))]
+    keep = [column != _POWER or any(row[column] for row in rows) for column in range(len(_HEADINGS))]
     table = [[*compress(row, keep)] for row in (_HEADINGS, *rows)]
     yield from pipe_table(table[0], table[1:], "".join(compress("lllrlrrl", keep)))
     if trained := dict.fromkeys(filter(None, (said(known[name])[1] for name in ids))):

@@ -65,24 +65,24 @@ def _value(path: str, audits: Audits) -> Any:
     scale, *keys = path.split("/")
     if scale not in audits:
         raise UserError(f"no audit of scale {scale!r}, allowed: {', '.join(audits) or 'none is there'}")
-    found: Any = audits[scale]
-    if keys and keys[0] not in found:
+    value: Any = audits[scale]
+    if keys and keys[0] not in value:
         if len(keys) < 2:
-            raise UserError(f"no {keys[0]!r} there, allowed: {_allowed(found)}; or a paper and an id")
+            raise UserError(f"no {keys[0]!r} there, allowed: {_allowed(value)}; or a paper and an id")
         paper, name, *keys = keys
-        rows = [row for row in (*found["rows"], *found["claims"]) if (row["paper"], row["id"]) == (paper, name)]
+        rows = [row for row in (*value["rows"], *value["claims"]) if (row["paper"], row["id"]) == (paper, name)]
         if len(rows) != 1:
             raise UserError(f"{len(rows)} rows or claims {paper}/{name} in the audit of scale {scale}, allowed: one")
-        found = rows[0]
+        value = rows[0]
     for key in keys:
         try:
-            found = found[int(key)] if isinstance(found, list) else found[key]
+            value = value[int(key)] if isinstance(value, list) else value[key]
         except (KeyError, IndexError, ValueError, TypeError):
-            raise UserError(f"no {key!r} there, allowed: {_allowed(found)}") from None
-    return found
+            raise UserError(f"no {key!r} there, allowed: {_allowed(value)}") from None
+    return value
 
 
-def _allowed(found: Any) -> str:
-    if isinstance(found, dict):
-        return ", ".join(found)
-    return f"0 to {len(found) - 1}" if isinstance(found, list) and found else f"nothing below {found!r}"
+def _allowed(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(value)
+    return f"0 to {len(value) - 1}" if isinstance(value, list) and value else f"nothing below {value!r}"

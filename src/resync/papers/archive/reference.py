@@ -52,8 +52,8 @@ def _differences(scale: str, committed: ArchiveFolders, drawn: ArchiveFolders) -
             yield f"{path}: committed, and not drawn any more"
         elif file not in before:
             yield f"{path}: drawn, and not committed"
-        elif found := difference(path, drawn.path(scale, file)):
-            yield f"{path}: {found}"
+        elif change := difference(path, drawn.path(scale, file)):
+            yield f"{path}: {change}"
 
 
 def wrong_quotes_in(pages: Iterable[Path], scales: Iterable[str], place: ArchiveFolders, into: Path) -> list[str]:

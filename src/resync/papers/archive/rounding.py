@@ -50,7 +50,7 @@ def difference(committed: Path, drawn: Path) -> str:
     absolute = _COORDINATE if committed.suffix == ".svg" else 0.0
     for one, other in zip_longest(old, new):
         if one is None or other is None or one.where != other.where:
-            gone, added = (f"{each.where}: {each.text[:60]!r}" if each else "its end" for each in (one, other))
+            gone, added = (f"{side.where}: {side.text[:60]!r}" if side else "its end" for side in (one, other))
             return f"committed {gone}, drawn {added}"
         if not _same_but_rounding(one.text, other.text, floors.get(one.of, absolute)):
             pairs = enumerate(zip(one.text, other.text, strict=False))
@@ -86,17 +86,17 @@ def _values(tree: Any, where: str = "", entry: str = "") -> Iterator[_Text]:
 
 def _floors(texts: Iterable[_Text]) -> dict[object, float]:
     """The rounding of the largest number of each column or entry."""
-    found: dict[object, float] = {}
-    for each in texts:
-        if each.of is not None and _NUMBER.fullmatch(each.text):
-            found[each.of] = max(found.get(each.of, 0.0), ROUNDING * abs(float(each.text)))
-    return found
+    floors: dict[object, float] = {}
+    for text in texts:
+        if text.of is not None and _NUMBER.fullmatch(text.text):
+            floors[text.of] = max(floors.get(text.of, 0.0), ROUNDING * abs(float(text.text)))
+    return floors
 
 
 def _same_but_rounding(first: str, second: str, absolute: float) -> bool:
     if first == second:
         return True
-    numbers = [[float(each) for each in _NUMBER.findall(text)] for text in (first, second)]
+    numbers = [[float(number) for number in _NUMBER.findall(text)] for text in (first, second)]
     return _NUMBER.split(first) == _NUMBER.split(second) and all(
         math.isclose(one, other, rel_tol=_TOLERANCE, abs_tol=absolute) for one, other in zip(*numbers, strict=True)
     )

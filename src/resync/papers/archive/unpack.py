@@ -55,10 +55,10 @@ def scales_of(archive: Path) -> list[str]:
 
 def archive_in(path: Path) -> Path:
     """The archive at `path`, or that in its folder `results`, as in a crate. Raises ValueError if there is none."""
-    found = next((each for each in (path, path / "results") if scales_of(each)), None)
-    if found is None:
+    archive = next((folder for folder in (path, path / "results") if scales_of(folder)), None)
+    if archive is None:
         raise UserError(f"{path}: found no archive, allowed: a folder with <scale>/<paper>/{RUNS}")
-    return found
+    return archive
 
 
 def own_archive(results: Path, scale: str | None = None) -> Path | None:
@@ -95,9 +95,9 @@ def hours_of(archive: Path, scale: str, paper: str) -> dict[str, float]:
 
     They are those of the machine that trained them. Raises ResultsError for a damaged archive.
     """
-    file, found = archive / scale / paper / RUNS, dict[str, float]()
+    file, hours = archive / scale / paper / RUNS, dict[str, float]()
     if not file.exists():
-        return found
+        return hours
     with tarfile.open(fileobj=BytesIO(_content(file)), mode="r:") as tar:
         for member in tar:
             if PurePosixPath(member.name).name == NAME and (content := tar.extractfile(member)):
@@ -106,8 +106,8 @@ def hours_of(archive: Path, scale: str, paper: str) -> dict[str, float]:
                     series = summary["run"].rpartition("/")[0]
                     clocks = ("training", "communication", "evaluation")
                     seconds = summary["seconds"]["wall"] or sum(summary["seconds"][clock] or 0 for clock in clocks)
-                    found[series] = max(found.get(series, 0.0), seconds / SECONDS_PER_HOUR)
-    return found
+                    hours[series] = max(hours.get(series, 0.0), seconds / SECONDS_PER_HOUR)
+    return hours
 
 
 def _extract(file: Path, into: Path) -> None:

@@ -55,7 +55,7 @@ def write_confirming(suite: Suite, algorithm: str, configs: Path, results: Path)
             grid = [f"{task}_pilot/{states[0].run.series}" for states in series]
             if all(state.has_ended for states in series for state in states):
                 run = best_of(series)[0].run
-                seeds = [each.seed for each in suite.runs(paper, scale, *first.split("/"))]
+                seeds = [other.seed for other in suite.runs(paper, scale, *first.split("/"))]
                 scales[scale] = _settings(run) | {"sync": _plain(run, "sync"), "seeds": seeds}
         content = {
             "expect": f"{algorithm} at the learning rate that is best in {task}_pilot.",
@@ -68,12 +68,12 @@ def write_confirming(suite: Suite, algorithm: str, configs: Path, results: Path)
 
 def pilots_of(suite: Suite, algorithm: str, scale: str, results: Path) -> dict[str, list[list[RunState]]]:
     """By task the states of the pilots of each series."""
-    found = {}
+    pilots = {}
     for task in TASKS:
         runs = suite.runs(paper_of(algorithm), scale, f"{task}_pilot")
-        found[task] = [[state_of(run, results) for run in of_series]
+        pilots[task] = [[state_of(run, results) for run in of_series]
                        for _, of_series in groupby(runs, key=lambda run: run.series)]  # fmt: skip
-    return found
+    return pilots
 
 
 def best_of(pilots: list[list[RunState]]) -> list[RunState]:

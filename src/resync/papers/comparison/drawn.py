@@ -45,16 +45,16 @@ class Compared:
             {result.summary["seed"]: result.final(METRIC) for result in series.results("finished")}
             for series in (self.own, other)
         )
-        found = SeedValues.of(theirs[seed] - ours[seed] for seed in sorted(ours.keys() & theirs.keys()))
-        is_whole = found.n > 1 and not self.own.results("diverged") and not other.results("diverged")
-        low, high = paired(found).interval(0.95) if is_whole else (None, None)
-        return Effect(self.own.label, other.label, found.mean, low, high, n=(found.n, found.n))
+        differences = SeedValues.of(theirs[seed] - ours[seed] for seed in sorted(ours.keys() & theirs.keys()))
+        is_whole = differences.n > 1 and not self.own.results("diverged") and not other.results("diverged")
+        low, high = paired(differences).interval(0.95) if is_whole else (None, None)
+        return Effect(self.own.label, other.label, differences.mean, low, high, n=(differences.n, differences.n))
 
     @property
     def lines(self) -> Iterator[str]:
         """The differences in words."""
         loss, rate = self.own.evidence(METRIC).text(), _peak(self.own.states[0].run)
-        among = ", ".join(f"{each:g}" for each in self.rates)
+        among = ", ".join(f"{tried:g}" for tried in self.rates)
         edge = "; the best may lie beyond them" if rate in (self.rates[0], self.rates[-1]) else ""
         yield f"{self.task}: {self.own.legend} ends with a validation loss of {loss}"
         yield f"  {'learning rate':<21}{rate:g}, the best of {among}{edge}"

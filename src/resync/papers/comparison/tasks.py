@@ -52,14 +52,14 @@ def others_of(suite: Suite, scale: str, results: Sequence[Path]) -> dict[str, li
 
     def state(run: Run) -> RunState:
         states = [state_of(run, folder) for folder in results]
-        return next((each for each in states if each.has_ended), states[0])
+        return next((candidate for candidate in states if candidate.has_ended), states[0])
 
-    found: dict[str, list[list[RunState]]] = {}
+    others: dict[str, list[list[RunState]]] = {}
     for name, task in TASKS.items():
         places = [series.split("/") for series in task.series]
         runs = [suite.runs(task.paper, scale, *place) for place in places]
-        found[name] = [list(map(state, of_series)) for of_series in runs if of_series]
-    return found
+        others[name] = [list(map(state, of_series)) for of_series in runs if of_series]
+    return others
 
 
 @contextmanager

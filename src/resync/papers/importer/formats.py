@@ -32,7 +32,7 @@ def import_log(
     column map, `wandb_run` the name of one of several runs in an export. Raises LogError or ConfigError, before
     anything is written, if the log cannot be imported, and also if the folder has results, unless `replace`.
     """
-    runs = {each.id: each for paper in suite.papers for each in suite.runs(paper, scale)}
+    runs = {candidate.id: candidate for paper in suite.papers for candidate in suite.runs(paper, scale)}
     if run not in runs:
         allowed = f"a run that `resync list ... --runs --scale {scale}` lists"
         raise LogError(f"--run: found {run!r}, allowed: {allowed}{suggestion(run, runs)}")

@@ -88,8 +88,8 @@ def _sgp(rows: Rows, run: Run) -> ImportedLog:
 def _forget(step: int, *tables: dict[int, Values]) -> None:
     """Delete the rows from a step on, which a later job takes again."""
     for table in tables:
-        for each in [each for each in table if each >= step]:
-            del table[each]
+        for forgotten in [number for number in table if number >= step]:
+            del table[forgotten]
 
 
 def _adpsgd(rows: Rows, run: Run) -> ImportedLog:
@@ -141,13 +141,13 @@ def _transformer(rows: Rows, run: Run) -> ImportedLog:
             training[step] = {ours: unit * values[name] for name, (ours, unit) in units.items() if name in values}
             trained, validated = step, False
         elif name := next((name for name in ("valid_nll_loss", "nll_loss") if name in values), None):
-            found = BIT * values[name]
-            known = metrics.get(step, {}).get("worker_val_loss_mean", found)
-            if not same(known, found):
+            loss = BIT * values[name]
+            known = metrics.get(step, {}).get("worker_val_loss_mean", loss)
+            if not same(known, loss):
                 if validated or step != trained:
                     raise LogError(f"{place}: found {name} again at step {step}, allowed: one validation per step")
                 repeated[step] = None  # a later job has ended its epoch again
-            metrics[step] = _position(step, run) | {"worker_val_loss_mean": found}
+            metrics[step] = _position(step, run) | {"worker_val_loss_mean": loss}
             validated = True
     rows_of_both = [training.get(step, {}) | metrics[step] for step in sorted(metrics)]
     return ImportedLog(rows_of_both, [], tuple(map(again, repeated)))

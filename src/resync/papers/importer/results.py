@@ -22,9 +22,9 @@ _RESULTS = ("summary.json", "metrics.csv*", "steps.csv*", "checkpoint", "model.p
 
 def refuse_to_overwrite(directory: Path) -> None:
     """Raise LogError if a run's folder contains results, finished or not."""
-    found = [file.name for pattern in _RESULTS for file in directory.glob(pattern)]
-    if found:
-        raise LogError(f"{directory}: has results ({', '.join(sorted(found))}), allowed: an empty folder, or --replace")
+    files = [file.name for pattern in _RESULTS for file in directory.glob(pattern)]
+    if files:
+        raise LogError(f"{directory}: has results ({', '.join(sorted(files))}), allowed: an empty folder, or --replace")
 
 
 def refuse_second_seed(directory: Path, origins: Sequence[Origin]) -> None:

@@ -19,7 +19,7 @@ def import_runs(suite: Suite, table: str, source: Path, results: Path, replace: 
     and also if there are values already, unless `replace`.
     """
     paper, _, name = table.partition("/")
-    known = {f"{each.id}/{log.id}": log for each in suite.papers.values() for log in each.logs.tables}
+    known = {f"{owner.id}/{log.id}": log for owner in suite.papers.values() for log in owner.logs.tables}
     if table not in known:
         raise LogError(f"--run: {not_among(table, known)}")
     file = file_of(results, paper, name)
@@ -41,7 +41,7 @@ def import_runs(suite: Suite, table: str, source: Path, results: Path, replace: 
 
 
 def _values(table: PlacedTable, declared: LogTable, group: LogGroup) -> dict[str, float]:
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for cells in table.rows:
         if cells[declared.group].text != group.name:
             continue
@@ -51,13 +51,13 @@ def _values(table: PlacedTable, declared: LogTable, group: LogGroup) -> dict[str
                 continue
         run = "/".join(cells[column].text for column in declared.run)
         cell = cells[declared.value]
-        if run in found and group.step is not None:
+        if run in values and group.step is not None:
             raise LogError(f"{cell.place}: found step {group.step} of run {run} again, allowed: once")
-        found[run] = value = to_number(cell.text, cell.place, declared.value)
+        values[run] = value = to_number(cell.text, cell.place, declared.value)
         require_possible([(cell.place, {group.metric: value})], {group.metric: declared.value})
-    if not found:
+    if not values:
         at_step = "" if group.step is None else f" at step {group.step}"
         raise LogError(
             f"{table.place}: no row with {declared.group} {group.name!r}{at_step}, which {group.id} declares"
         )
-    return found
+    return values

@@ -164,8 +164,8 @@ def _refuse_to_lose(table: PlacedTable, mapped: Mapping[str, LogColumn], kept: s
     """Raise LogError for a mapped column with values that are all in rows of the other kind."""
     needed = {mapped[name].column for name in kept if name in mapped}
     for name, source in mapped.items():
-        found = (cells[source.column] for cells in table.rows if source.column in cells)
-        lost = next((cell for cell in found if cell.text), None)
+        of_column = (cells[source.column] for cells in table.rows if source.column in cells)
+        lost = next((cell for cell in of_column if cell.text), None)
         if lost and source.column not in needed:
             of = "with a validation metric" if name in columns("metrics") else "with a step and no validation metric"
             raise LogError(

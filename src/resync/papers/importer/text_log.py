@@ -47,7 +47,7 @@ class TextLog:
     def read(self, files: Sequence[Path], run: Run) -> ImportedLog:
         """The log of a run, averaged over its ranks. Raises LogError for another run's, and a missing rank."""
         rows = self._tables(files, run) if self.header else self._lines(files, run)
-        logs = {rank: self.log_of(found, run) for rank, found in sorted(rows.items())}
+        logs = {rank: self.log_of(of_rank, run) for rank, of_rank in sorted(rows.items())}
         logs = {rank: log for rank, log in logs.items() if log.metrics or self.header}
         if not any(log.metrics for log in logs.values()):
             wanted = f" (lines with {self.columns[0]} and {self.columns[1]})" if self.entry.groups else ""
@@ -64,10 +64,10 @@ class TextLog:
     def _tables(self, files: Sequence[Path], run: Run) -> dict[int, Rows]:
         rows: dict[int, Rows] = {}
         for file in files:
-            found = self.rank.search(file.name)
-            if not found:
+            match = self.rank.search(file.name)
+            if not match:
                 raise LogError(f"{file}: found the name {file.name}, allowed: {self.rank.pattern}")
-            rank, workers = int(found["rank"]), int(found["workers"])
+            rank, workers = int(match["rank"]), int(match["workers"])
             if workers != run.workers or rank >= workers or rank in rows:
                 raise LogError(
                     f"{file}: found rank {rank} of {workers}{' again' if rank in rows else ''}, allowed: each rank of "
@@ -87,8 +87,8 @@ class TextLog:
             name, _, text = line.strip().partition(",")
             if name in self.settings:
                 declared = getattr(run, self.settings[name])
-                if (found := to_number(text, f"{file}:{number}", name)) != declared:
-                    raise LogError(f"{file}:{number}: {name}: found {found:g}, allowed: {declared}, as in {run.id}")
+                if (value := to_number(text, f"{file}:{number}", name)) != declared:
+                    raise LogError(f"{file}:{number}: {name}: found {value:g}, allowed: {declared}, as in {run.id}")
         table = read_csv(file, start)
         for name in self.columns:
             if name not in table.columns:
@@ -122,8 +122,8 @@ class TextLog:
 
     def _mean(self, rows: Sequence[Values]) -> Values:
         row: Values = {}
-        for name in dict.fromkeys(name for each in rows for name in each):
-            values = [each[name] for each in rows if name in each]
+        for name in dict.fromkeys(name for cells in rows for name in cells):
+            values = [cells[name] for cells in rows if name in cells]
             if name == "training_seconds" and self.asynchronous:
                 if len(values) == len(rows):
                     row[name] = harmonic_mean(values)

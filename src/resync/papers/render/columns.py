@@ -75,9 +75,9 @@ def _marks(data: ItemData) -> dict[str, str]:
 
 def _of_metric(data: ItemData, metric: str, decimals: int | None, first: bool) -> list[Column]:
     declared = METRICS[metric]
-    found = [series.evidence(metric) for series in data.series]
-    size, unit = _shown_unit(declared.unit, [value for ours in found for value in ours.values])
-    shown = [SeedValues.of(value * size for value in ours.values) for ours in found]
+    measured = [series.evidence(metric) for series in data.series]
+    size, unit = _shown_unit(declared.unit, [value for ours in measured for value in ours.values])
+    shown = [SeedValues.of(value * size for value in ours.values) for ours in measured]
     places = decimals if decimals is not None else _decimals(metric, unit, shown)
     published = [data.published_value(series, metric) for series in data.series]
     published_cells = tuple(map(published_cell, published))
@@ -118,19 +118,19 @@ def _own_cell(
         text = NONE.join(f"{value:,.{decimals}f}" for value in values[:1] + values[1:][-1:])
         return Cell(text, mark=FITTED if fitted else "")
     # The number of seeds is in the note unless it differs.
-    n = ours.n if len({len(each.results("finished")) for each in data.series} - {0}) > 1 else None
+    n = ours.n if len({len(other.results("finished")) for other in data.series} - {0}) > 1 else None
     mark = _marks(data).get(series.defects, "") if first else ""
     return Cell(notation(ours.mean, ours.std, n, decimals), best, mark)
 
 
-def _best(metric: str, found: Sequence[SeedValues]) -> list[bool]:
+def _best(metric: str, values: Sequence[SeedValues]) -> list[bool]:
     sign = METRICS[metric].sign if METRICS[metric].depends_on == "training" else 0
-    known = [evidence for evidence in found if evidence.finite]
+    known = [evidence for evidence in values if evidence.finite]
     if not sign or len(known) < 2:
-        return [False] * len(found)
+        return [False] * len(values)
     best = max(known, key=lambda evidence: sign * evidence.mean)
     reached = sign * best.mean - _spread(best)
-    return [evidence.finite and sign * evidence.mean + _spread(evidence) >= reached for evidence in found]
+    return [evidence.finite and sign * evidence.mean + _spread(evidence) >= reached for evidence in values]
 
 
 def _spread(evidence: SeedValues) -> float:
@@ -149,7 +149,7 @@ def _written(unit: str) -> str:
     return "" if unit in ("1", "rounds") else unit
 
 
-def _decimals(metric: str, unit: str, found: Sequence[SeedValues]) -> int:
+def _decimals(metric: str, unit: str, values: Sequence[SeedValues]) -> int:
     """The same number of decimals for a whole column, by the median of its standard deviations if it has any.
 
     Otherwise three significant digits of its largest value, for what training measured with at least three decimals.
@@ -158,9 +158,9 @@ def _decimals(metric: str, unit: str, found: Sequence[SeedValues]) -> int:
         return 0
     if unit in _FIXED_DECIMALS:
         return _FIXED_DECIMALS[unit]
-    if spreads := [evidence.std for evidence in found if evidence.finite and _spread(evidence) > 0]:
+    if spreads := [evidence.std for evidence in values if evidence.finite and _spread(evidence) > 0]:
         return decimals_for(statistics.median(spreads))
-    largest = max((abs(evidence.mean) for evidence in found if evidence.finite), default=0.0)
+    largest = max((abs(evidence.mean) for evidence in values if evidence.finite), default=0.0)
     digits = max(0, _SIGNIFICANT - 1 - math.floor(math.log10(largest))) if largest else 2
     return max(_LEAST_DECIMALS, digits) if METRICS[metric].depends_on == "training" or unit == "s" else digits
 

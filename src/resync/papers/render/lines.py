@@ -66,7 +66,7 @@ class Line:
 
         shows = "mean" if len(self.seeds) > 1 else "seed" if self.seeds else "computed"
         seeds: dict[str, Any] = {"n": len(self.seeds) or None, "seed": self.seeds[0] if len(self.seeds) == 1 else None}
-        for x, y, low, high in zip(*(each.tolist() for each in (self.x, self.y, self.low, self.high)), strict=True):
+        for x, y, low, high in zip(*(column.tolist() for column in (self.x, self.y, self.low, self.high)), strict=True):
             if math.isfinite(x) and math.isfinite(y):
                 interval = {"low": low, "high": high, "interval": self.band} if self.band else {}
                 yield point(shows, x, y, **interval, **seeds)
@@ -142,8 +142,8 @@ def metric_line(
         if state.status == "diverged" and state.result
     )
     seeds = tuple(state.run.seed for state in series.states if state.status == "finished")
-    found = (Level.of(data.published_value(series, name), data.scale) for name in (metric, f"best_{metric}"))
-    level = next((replace(each, value=float(unit(each.value))) for each in found if each), None)
+    levels = (Level.of(data.published_value(series, name), data.scale) for name in (metric, f"best_{metric}"))
+    level = next((replace(known, value=float(unit(known.value))) for known in levels if known), None)
     return Line(series.legend, series.style, xs.mean(axis=0), ys.mean(axis=0), low, high, diverged, level, seeds, band)
 
 
@@ -305,14 +305,14 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
     """Places from 0 to 1, moved as little as needed for `gap` between neighbours; further out if there is no room."""
     order = sorted(range(len(places)), key=places.__getitem__)
     outside = max(0.0, gap * (len(order) - 1) - 1) / 2
-    found, least, most = list(places), -outside, 1 + outside
+    moved, least, most = list(places), -outside, 1 + outside
     for index in order:
-        found[index] = least = max(found[index], least)
+        moved[index] = least = max(moved[index], least)
         least += gap
     for index in reversed(order):
-        found[index] = most = min(found[index], most)
+        moved[index] = most = min(moved[index], most)
         most -= gap
-    return found
+    return moved
 
 
 def legend(figure: Figure, axes: Axes, columns: int) -> None:

@@ -172,7 +172,7 @@ def distinct(styles: Iterable[Style], most_shades: int = _MOST_SHADES) -> list[S
     several = {color for color, count in counts.items() if len(counts) > 1 and 1 < count <= most_shades}
     free = cycle([color for color in _DISTINCT if color not in counts] or _DISTINCT)
     met: Counter[str] = Counter()
-    found = []
+    chosen = []
     for style in wanted:
         turn = met[style.color]
         met[style.color] += 1
@@ -181,8 +181,8 @@ def distinct(styles: Iterable[Style], most_shades: int = _MOST_SHADES) -> list[S
         else:
             color = next(free) if turn else style.color
         marker = _MARKERS[(_MARKERS.index(style.marker) + turn) % len(_MARKERS)]
-        found.append(Style(color, marker, DASHES[(DASHES.index(style.dash) + turn) % len(DASHES)]))
-    return found
+        chosen.append(Style(color, marker, DASHES[(DASHES.index(style.dash) + turn) % len(DASHES)]))
+    return chosen
 
 
 def _shades(color: str, count: int) -> list[str]:

@@ -129,11 +129,11 @@ def draw(panels: Networks, width: float) -> Figure:
 
 
 def _references(data: ItemData[declared.TimePerIteration], panel: declared.NetworkPanel) -> list[Run]:
-    found = [run for run in data.references if run.experiment == panel.experiment]
-    if panel.experiment and not found:
+    runs = [run for run in data.references if run.experiment == panel.experiment]
+    if panel.experiment and not runs:
         allowed = ", ".join(dict.fromkeys(run.experiment for run in data.references))
         raise UserError(f"{data.item.id}: found a panel of experiment {panel.experiment}, allowed: {allowed}")
-    return found
+    return runs
 
 
 def _options(runs: Iterable[Run], algorithm: str) -> SyncOptions:
@@ -189,7 +189,7 @@ def _note(
             error = 100 * (ours / seconds_per_step(value, run.total_steps) - 1)
             errors.setdefault(_label_of(run.sync.name), []).append(error)
     ends = {name: dict.fromkeys(f"{end:+.1f}" for end in (min(all_), max(all_))) for name, all_ in errors.items()}
-    ranges = ", ".join(f"{name} {' to '.join(found)} %" for name, found in ends.items())
+    ranges = ", ".join(f"{name} {' to '.join(bounds)} %" for name, bounds in ends.items())
     task = ", ".join(dict.fromkeys(run.data.name for run in data.references))
     labels = [run.label for name in fitted.runs for run in data.references if run.id == name]
     return (

@@ -216,6 +216,27 @@ def test_a_number_that_cannot_be_decided_says_why(with_values, value):
     assert row.reason == "cannot be decided as declared: another machine ran it"
 
 
+def test_a_number_of_which_no_run_is_declared_is_counted_and_says_so(with_values):
+    """Also of two such trainings, whose difference no accuracy can be; one training in two tables is one number."""
+    bare = {"experiment": None, "series": None}
+    large = bare | {"of": "a model of 1 B parameters", "value": 85.0}
+    values = [
+        {"id": "table_1", **large, "source": "table 1"},
+        {"id": "table_2", **large, "source": "table 2"},
+        {"id": "gain", **bare, "of": "1 B parameters beside 10 M", "value": -3.5, "comparison": "difference"},
+        {"id": "ours", "value": 80.98},
+    ]
+    result = with_values(values, {"qsr": [1.0] * 3}, {"qsr": [80.98] * 3})
+    rows = [row for row in result.rows if row.kind == "measured"]
+    assert [(row.id, row.verdict, row.because) for row in rows] == [
+        ("table_1", "untested", "not run"), ("gain", "untested", "not run"), ("ours", "agrees", "runs decide"),
+    ]  # fmt: skip
+    assert [also.id for also in rows[0].also] == ["table_2"]
+    assert (rows[0].label, rows[0].reason) == (large["of"], "no run of this training is declared here")
+    assert (rows[0].ours.text, rows[0].difference) == ("none", None)
+    assert "3 published numbers that training measures: 1 agrees, 2 untested." in sentence(result)
+
+
 def test_a_published_gain_is_compared_with_the_difference_of_two_series(with_values):
     values = [
         {"id": "gain", "value": 1.16, "than": "parallel"},

@@ -138,7 +138,9 @@ class Targets:
         declared = self.suite.papers[paper]
         compared = *declared.published_beside(self.scale), *declared.claims_at(self.scale)
         parts = (*compared, *declared.missing, declared.logs)
-        of = dict.fromkeys((value.scale, value.experiment, value.series) for value in declared.published)
+        of = dict.fromkeys(
+            (value.scale, value.experiment, value.series) for value in declared.published if value.of is None
+        )
         hashes = [run.hash for scale, *series in of for run in self.suite.runs(paper, scale, *series)]
         return [*(each.model_dump_json() for each in parts), *hashes]
 

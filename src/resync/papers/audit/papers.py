@@ -37,6 +37,7 @@ from resync.papers.audit.verdicts import (
     BETTER,
     DISAGREES,
     NOT_COMPARABLE,
+    NOT_RUN,
     OPEN,
     OTHER_SCALE,
     SOURCE,
@@ -86,6 +87,24 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
 
 def _published_row(suite: Suite, paper: Paper, same: list[PublishedValue], groups: Groups, scale: str) -> ValueRow:
     value, *others = same
+    names: dict[str, Any] = {
+        "paper": paper.id, "id": value.id, "item": value.item, "experiment": value.experiment or "",
+        "series": value.series or "", "label": _label(paper, value), "metric": value.metric, "unit": value.unit,
+        "reference": reference_of(value), "also": tuple(map(reference_of, others)), "headline": value.headline,
+    }  # fmt: skip
+    if value.of:
+        verdict = Verdict(UNTESTED, NOT_RUN, "no run of this training is declared here")
+        ours = Ours("none", value.scale)
+        return ValueRow(**names, kind=MEASURED, ours=ours, difference=None, **verdict_fields(verdict))
+    if value.metric in EXACT:
+        return _planned_row(suite.runs(paper.id, value.scale, value.experiment, value.series), value, names)
+    return _measured_row(paper, value, names, groups, scale)
+
+
+def _label(paper: Paper, value: PublishedValue) -> str:
+    """What a value is of, in words."""
+    if value.experiment is None or value.series is None:
+        return value.of or ""
     labels = paper.experiments[value.experiment].labels
     label = labels[value.series]
     if value.than:
@@ -94,29 +113,23 @@ def _published_row(suite: Suite, paper: Paper, same: list[PublishedValue], group
         label = f"{label}, {value.at_workers} workers, seed {value.seed}"
     if value.at_epoch is not None:
         label = f"{label}, epoch {value.at_epoch:g}"
-    names = {
-        "paper": paper.id, "id": value.id, "item": value.item, "experiment": value.experiment,
-        "series": value.series, "label": label, "metric": value.metric, "unit": value.unit,
-        "reference": reference_of(value), "also": tuple(map(reference_of, others)), "headline": value.headline,
-    }  # fmt: skip
-    if value.metric in EXACT:
-        return _planned_row(suite.runs(paper.id, value.scale, value.experiment, value.series), value, names)
-    return _measured_row(paper, value, names, groups, scale)
+    return label
 
 
 def _measured_row(paper: Paper, value: PublishedValue, names: dict[str, Any], groups: Groups, scale: str) -> ValueRow:
     """A value measured in training: it is compared only at its own scale, and only if all seeds have finished."""
-    states = groups.get((value.experiment, value.series), [])
+    experiment, series = names["experiment"], names["series"]
+    states = groups.get((experiment, series), [])
     if value.seed is not None:
         states = [state for state in states if state.run.seed == value.seed]
-    beside = groups.get((value.experiment, value.series_beside), []) if value.series_beside else None
+    beside = groups.get((experiment, value.series_beside), []) if value.series_beside else None
     sides = [states] if beside is None else [states, beside]
     found = [measured(side, value.metric, value.at_epoch, value.at_workers) for side in sides]
     trained = any(state.run.total_steps for side in sides for state in side)
     reference = reference_time(value, paper.published)
     target = Target.of(value, reference, LEAST_SEEDS if trained else 1)
     if target and value.alternative:
-        other = measured(groups.get((value.experiment, value.alternative), []), value.metric, value.at_epoch)[0].mean
+        other = measured(groups.get((experiment, value.alternative), []), value.metric, value.at_epoch)[0].mean
         target = replace(target, alternative=other)
     evidence = [one for one, _ in found]
     states = [state for side in sides for state in side]

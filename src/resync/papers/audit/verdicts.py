@@ -52,7 +52,7 @@ REASONS = {
     BY_RUNS: "a test, an interval or an equal record; a training that diverged has the worst value",
     BETTER: "outside the tolerance on the good side, which needs an explanation",
     TOO_FEW: "the seeds that have results cannot decide, or are fewer than declared or than the least number",
-    NOT_RUN: "its runs have no results of the declared configuration",
+    NOT_RUN: "its runs have no results of the declared configuration, or none is declared",
     OTHER_SCALE: "it is about another scale than that of these runs",
     OUTSIDE: "these runs are not of the kind that it is about, as the regime of their experiment measures it",
     NOT_COMPARABLE: "other hardware, images or metrics than published, or it cannot be decided as declared",

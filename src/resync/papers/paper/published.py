@@ -25,27 +25,39 @@ from resync.workers.formulas.clock import LinkName
 CERTAINTY = ("verified", "secondary", "derived", "measured", "unverified", "missing")
 """The status words of published values, the most certain first."""
 _quantity = attrgetter(
-    "experiment", "series", "metric", "scale", "than", "comparison", "relative_to", "bound", "seed", "at_workers",
+    "experiment", "series", "of", "metric", "scale", "than", "comparison", "relative_to", "bound", "seed", "at_workers",
     "at_epoch",
 )  # fmt: skip
+_BESIDE_RUNS = (
+    "item", "than", "relative_to", "seed", "at_workers", "at_epoch", "network", "rate", "alternative", "tolerance",
+    "undecidable",
+)  # fmt: skip
+"""What a number of which there is no run cannot have."""
 
 
 class PublishedValue(Settings):
     """One number of the paper, with its status: how certain it is.
 
-    It is of one series, or compares two of them (`than`).
+    It is of one series, or compares two of them (`than`); or of a training that is not declared here (`of`).
     """
 
     id: Id = Field(description="name of the value within its paper")
     item: Id | None = Field(default=None, description="figure or table that shows it; null: stated elsewhere")
-    experiment: Id = Field(description="experiment that reproduces it")
-    series: Id = Field(description="series that reproduces it")
+    experiment: Id | None = Field(default=None, description="experiment that reproduces it; null: none, see `of`")
+    series: Id | None = Field(default=None, description="series that reproduces it")
+    of: Text | None = Field(
+        default=None,
+        description="the training, or with `comparison` the two, of which it is and of which no run is declared here, "
+        "such as one of another size; null: that of the series",
+    )
     than: Id | None = Field(
         default=None,
         description="series of the same experiment with which the value compares: the value is a difference or ratio",
     )
     comparison: Literal["difference", "ratio"] | None = Field(
-        default=None, description="with than: whether the value is series - than (the default) or series / than"
+        default=None,
+        description="with than: whether the value is series - than (the default) or series / than; with of: "
+        "what of two trainings it is",
     )
     relative_to: Id | None = Field(
         default=None,
@@ -114,10 +126,9 @@ class PublishedValue(Settings):
 
     @property
     def compared(self) -> tuple[tuple[str, str], ...]:
-        """The (experiment, series) pairs that a comparison with our results needs."""
-        return tuple(
-            (self.experiment, series) for series in (self.series, self.series_beside, self.alternative) if series
-        )
+        """The (experiment, series) pairs that a comparison with our results needs; none without a run."""
+        named = (self.series, self.series_beside, self.alternative)
+        return tuple((self.experiment, series) for series in named if self.experiment and series)
 
     @property
     def is_bare_time(self) -> bool:
@@ -131,6 +142,7 @@ class PublishedValue(Settings):
 
     def checks(self) -> Iterator[Check]:
         """Require a number unless the value is missing, the unit of its metric, and keys that go together."""
+        yield from self._checks_of_place()
         if (self.value is None) != (self.status == "missing"):
             allowed = "null" if self.status == "missing" else "a number"
             yield ("value",), f"found {show(self.value)}, allowed: {allowed}, because of status {self.status}"
@@ -143,7 +155,7 @@ class PublishedValue(Settings):
             of = "a ratio" if self.is_ratio else self.metric
             yield ("unit",), f"found {self.unit!r}, allowed: {unit!r}, the unit of {of}"
         one, value = METRICS[self.metric], self.value
-        if value is not None and self.than is None and not one.has(value):
+        if value is not None and not (self.than or self.comparison) and not one.has(value):
             yield ("value",), f"found {value:g} {self.unit}, allowed: {one.allowed}, as {self.metric} can be"
         if self.network and METRICS[self.metric].depends_on != "hardware":
             yield ("network",), f"has no effect on {self.metric}, allowed: for times"
@@ -152,14 +164,26 @@ class PublishedValue(Settings):
             yield (key,), "found null, allowed: tolerance and tolerance_reason together, or neither"
         yield from self._comparison_checks()
 
+    def _checks_of_place(self) -> Iterator[Check]:
+        """Require a series, or words on a training that is not declared, and nothing that only runs have."""
+        found = [key for key in ("experiment", "series", "of") if getattr(self, key)]
+        if found not in (["experiment", "series"], ["of"]):
+            yield ("of",), f"found {' and '.join(found) or 'nothing'}, allowed: experiment and series, or of"
+        elif self.of:
+            if self.metric in EXACT:
+                yield ("metric",), f"found {self.metric}, which needs no training, allowed: with experiment and series"
+            for key in _BESIDE_RUNS:
+                if getattr(self, key) is not None:
+                    yield (key,), "has no effect with of, allowed: with experiment and series"
+
     def _comparison_checks(self) -> Iterator[Check]:
         """What a bound and the comparison of two series exclude."""
         hardware = METRICS[self.metric].depends_on == "hardware"
         if self.metric in EXACT and (self.than or self.bound or self.at_workers):
             yield ("than" if self.than else "bound",), f"found for {self.metric}, allowed: for what runs measure"
-        if self.comparison and self.than is None:
-            yield ("comparison",), "has no effect without than, allowed: with than"
-        if self.series_beside == self.series:
+        if self.comparison and not (self.than or self.of):
+            yield ("comparison",), "has no effect without than, allowed: with than, or with of"
+        if self.series_beside and self.series_beside == self.series:
             yield ("than" if self.than else "relative_to",), f"found {self.series} again, allowed: another series"
         if self.relative_to and (self.than or not hardware):
             yield ("relative_to",), f"found for {self.metric}, allowed: for a time of one series, without than"
@@ -212,6 +236,7 @@ def reference_time(value: PublishedValue, values: Iterable[PublishedValue]) -> f
     if value.relative_to is None:
         return None
     known = [other for other in values if other.value is not None and other.scale == value.scale]
+    assert value.experiment
     found = most_certain(known, value.experiment, value.relative_to, value.metric)
     return found.value if found else None
 

@@ -83,6 +83,8 @@ def read_published(file: Path, known: Known, collector: Collector) -> tuple[Publ
     """The published values; a paper without the file has none."""
     entries = _read(PublishedFile, file, collector)
     for value, node in entries:
+        if value.experiment is None:
+            continue
         collector.note(_dangling_item(value, node, known))
         named = {
             getattr(value, key): node.entries[key] for key in ("series", "than", "relative_to") if getattr(value, key)

@@ -11,6 +11,8 @@ from resync.tasks.data.memory import InMemory
 
 FILE = Path(__file__).with_suffix(".csv.gz")
 VAL_SAMPLES = 360
+# Read once in a process, and not at all in one that is forked from it: this takes longer than to build a small model.
+_TABLE = np.loadtxt(FILE, delimiter=",", dtype=np.float32)
 
 
 def build() -> InMemory:
@@ -18,8 +20,7 @@ def build() -> InMemory:
 
     The split is a fixed permutation, the same for every run and seed.
     """
-    table = np.loadtxt(FILE, delimiter=",", dtype=np.float32)
-    table = table[stream(0, "digits-split").permutation(len(table))]
+    table = _TABLE[stream(0, "digits-split").permutation(len(_TABLE))]
     inputs = torch.from_numpy(table[:, :-1].copy()).reshape(-1, 1, 8, 8)
     targets = torch.from_numpy(table[:, -1].astype(np.int64))
     train = inputs[VAL_SAMPLES:]

@@ -5,6 +5,7 @@ import signal
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,12 +66,29 @@ def real_data() -> Path:
     return Path(os.environ["RESYNC_DATA"])
 
 
+DECLARED = Path(__file__).parents[1] / "paper_configs"
+
+
 @pytest.fixture(scope="session")
-def papers() -> object:
+def papers() -> Any:
     """The declared papers, read once: a `Suite`, for reading only."""
     from resync.papers.paper import load_suite  # after the variables of the environment above
 
-    return load_suite(Path(__file__).parents[1] / "paper_configs")
+    return load_suite(DECLARED)
+
+
+@pytest.fixture
+def verbs_know_the_papers(papers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For verbs called in this process, each of which would read the declared papers again, in a second or more."""
+    from resync.papers.paper import Suite, load_suite
+
+    def known(configs: Path, **chosen: Any) -> Suite:
+        names = chosen.get("papers") or papers.papers
+        if configs.resolve() != DECLARED or not set(names) <= set(papers.papers):
+            return load_suite(configs, **chosen)
+        return Suite(*({name: of[name] for name in names} for of in (papers.papers, papers.expanded)))
+
+    monkeypatch.setattr("resync.tools.cli.declare.load_suite", known)
 
 
 def refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:

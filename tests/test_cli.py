@@ -17,6 +17,7 @@ import yaml
 from resync.base.errors import UserError
 from resync.base.processes.exit_code import exit_code
 from resync.base.settings import loader
+from resync.papers.paper import load_suite
 from resync.papers.report.site import _sentence
 from resync.runs.launch import slurm
 from resync.runs.run.run import SCALES
@@ -26,6 +27,8 @@ from resync.tools.cli.declared import REFERENCE
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = str(ROOT / "paper_configs")
+
+pytestmark = pytest.mark.usefixtures("verbs_know_the_papers")
 
 
 def test_no_variable_of_the_shell_decides_what_is_drawn_or_trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -77,6 +80,7 @@ def files_read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         return read(path)
 
     monkeypatch.setattr(loader, "_read", noted)
+    monkeypatch.setattr("resync.tools.cli.declare.load_suite", load_suite)  # not what has been read before
     return paths
 
 

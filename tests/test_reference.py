@@ -11,7 +11,7 @@ from resync.papers.archive.page_blocks import outdated
 from resync.papers.archive.reference import check, place_of, wrong_quotes_in
 from resync.papers.archive.unpack import scales_of
 from resync.papers.audit.score import claims_of_papers, counted_in_words
-from resync.papers.paper import load_suite
+from resync.papers.paper import Suite
 from resync.papers.report import broken_links
 
 ROOT = Path(__file__).parents[1]
@@ -20,10 +20,10 @@ MEGABYTES = 25
 
 
 @pytest.mark.slow
-def test_what_is_committed_follows_from_the_archive(tmp_path: Path):
+def test_what_is_committed_follows_from_the_archive(papers: Suite, tmp_path: Path):
     """Of tests of an archive that is made here, see tests/results/test_archive.py."""
-    suite, scales = load_suite(ROOT / "paper_configs"), scales_of(PLACE.archive)
-    differing = [line for scale in scales for line in check(suite, scale, PLACE, tmp_path)[1]]
+    scales = scales_of(PLACE.archive)
+    differing = [line for scale in scales for line in check(papers, scale, PLACE, tmp_path)[1]]
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     assert differing + wrong_quotes_in(pages, scales, PLACE, tmp_path) == []
     sites = [tmp_path / "results" / scale / "site" for scale in scales]
@@ -31,12 +31,12 @@ def test_what_is_committed_follows_from_the_archive(tmp_path: Path):
     assert any((site / "audit.html").exists() for site in sites)
 
 
-def test_pages_show_what_the_archive_has():
+def test_pages_show_what_the_archive_has(papers: Suite):
     """Without drawing: from the committed audits and figures."""
-    readme, suite = Path("README.md"), load_suite(ROOT / "paper_configs")
+    readme = Path("README.md")
     with chdir(ROOT):  # links are relative to where a page is
         pages = [readme, *Path("docs/tables").glob("[cf]*.md")]
-        assert list(outdated(pages, suite, place_of(Path("results"), Path("figures")))) == []
+        assert list(outdated(pages, papers, place_of(Path("results"), Path("figures")))) == []
         assert ["<!--results: " in page.read_text() for page in pages] == [True] * 3
 
 

@@ -1,12 +1,10 @@
 """The slow SDE against the simulated problem (Gu et al. 2023; the reference rows of the fact sheet)."""
 
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from resync.papers.paper import load_suite
 from resync.papers.render import slow_sde
 from resync.papers.render.item import load, render
 from resync.tools.workflow import FIGURE_FILES
@@ -29,11 +27,10 @@ def test_the_reference_rows(period, simulated, ode):
     assert found.mean() == pytest.approx(simulated, abs=5 * found.std(ddof=1) / 8)
 
 
-def test_the_figure_shows_drift_and_diffusion_as_predicted_and_needs_no_results(tmp_path, monkeypatch):
+def test_the_figure_shows_drift_and_diffusion_as_predicted_and_needs_no_results(papers, tmp_path, monkeypatch):
     """Drift grows with the period, diffusion does not depend on it."""
     monkeypatch.setattr(slow_sde, "LR", 0.04)
-    suite = load_suite(Path(__file__).parents[2] / "paper_configs")
-    panels = slow_sde.prepare(load(suite, "local_sgd", "slow_sde", "mini", tmp_path))
+    panels = slow_sde.prepare(load(papers, "local_sgd", "slow_sde", "mini", tmp_path))
     assert list(panels.drift) == slow_sde.WORKERS
     for drifts in panels.drift.values():
         assert [drift.period for drift in drifts] == slow_sde.PERIODS
@@ -45,6 +42,6 @@ def test_the_figure_shows_drift_and_diffusion_as_predicted_and_needs_no_results(
     assert panels.diffusion.predicted == pytest.approx(panels.diffusion.variance.mean(), rel=0.03)
     np.testing.assert_allclose(panels.diffusion.variance, panels.diffusion.variance.mean(), rtol=0.03)
     monkeypatch.setattr(slow_sde, "prepare", lambda data: panels)
-    assert all("slow_sde" in suite.items("local_sgd", scale) for scale in suite.scales)
-    files = render(suite, "local_sgd", "slow_sde", "smoke", tmp_path, tmp_path)
+    assert all("slow_sde" in papers.items("local_sgd", scale) for scale in papers.scales)
+    files = render(papers, "local_sgd", "slow_sde", "smoke", tmp_path, tmp_path)
     assert files == [tmp_path / f"smoke/local_sgd/slow_sde{suffix}" for suffix in FIGURE_FILES]

@@ -3,14 +3,12 @@
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise, product
-from pathlib import Path
 from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resync.papers.paper import load_suite
 from resync.papers.paper.published import LinkName
 from resync.papers.plan import volume
 from resync.papers.plan.calibrate import Calibration, Timed, calibrate
@@ -28,8 +26,8 @@ ETHERNET = Network(LINKS["ethernet_10g"])
 
 
 @pytest.fixture(scope="module")
-def suite():
-    return load_suite(Path(__file__).parents[2] / "paper_configs")
+def suite(papers):
+    return papers
 
 
 def a_run(sync, workers=32, epochs=90):

@@ -1,5 +1,6 @@
 """Gradients on their way into the rows: what is there at the end, and what it costs."""
 
+import pytest
 import torch
 from processes import run_processes
 from torch import nn
@@ -35,7 +36,9 @@ def expected(inputs: list[torch.Tensor]) -> torch.Tensor:
     return torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in model.parameters()])
 
 
-def test_the_row_has_what_autograd_adds_up_and_nothing_from_the_step_before():
+@pytest.mark.parametrize("kept", [0, 30, 2**16])
+def test_the_row_has_what_autograd_adds_up_and_nothing_from_the_step_before(kept, monkeypatch):
+    monkeypatch.setattr("resync.workers.engine.engine.KEPT", kept)
     workers = Workers(Net(), 1)
     gradients = Gradients(workers.gradient_places(0))
     workers.grads.fill_(torch.nan)

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from resync.base.errors import UserError
 from resync.base.files import delete_folder, write_text
@@ -33,6 +33,8 @@ class RunLog:
         self.directory = directory
         self.name = f"trial of {run.id}" if run.overrides else run.id
         self.rows: dict[str, list[Row]] = {EVALUATIONS: [], STEPS: []}
+        self._files: dict[str, IO[str]] = {}
+        """The partial files, open: to open one takes longer than a step of a small net."""
         self._wandb = _start_wandb(directory, run)
         self._bar: Any = None
         if sys.stderr.isatty():
@@ -67,6 +69,7 @@ class RunLog:
     def close(self) -> None:
         if self._bar is not None:
             self._bar.close()
+        self._close_files()
         self._end_wandb()
 
     def state_dict(self) -> dict[str, list[Row]]:
@@ -74,6 +77,7 @@ class RunLog:
 
     def load_state_dict(self, state: dict[str, list[Row]]) -> None:
         self.rows = state
+        self._close_files()
         for name, rows in state.items():
             write_text(_partial(self.directory, name), _csv(rows))
 
@@ -113,8 +117,15 @@ class RunLog:
                 raise ValueError(f"{name}: resync.runs.metrics.registry declares no column {', '.join(undeclared)}")
             _partial(self.directory, name).unlink(missing_ok=True)  # not what a link of that name refers to
         self.rows[name].append(row)
-        with _partial(self.directory, name).open("w" if first else "a", newline="", encoding="utf-8") as file:
-            file.write(_csv([row], header=first))
+        if name not in self._files:
+            mode = "w" if first else "a"
+            self._files[name] = _partial(self.directory, name).open(mode, newline="", encoding="utf-8")
+        self._files[name].write(_csv([row], header=first))
+        self._files[name].flush()
+
+    def _close_files(self) -> None:
+        while self._files:
+            self._files.popitem()[1].close()
 
 
 def _partial(directory: Path, name: str) -> Path:

@@ -1,8 +1,6 @@
 """The training loop, which refers to no algorithm, task or logger by name, and the rows that it logs."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
 from math import isfinite, nan
 from typing import Any
 
@@ -44,24 +42,32 @@ def train_to_end(session: Session, after_step: Callable[[], None] = lambda: None
 
 
 def train_step(session: Session, inputs: Any, targets: Any) -> bool:
-    """One step of every local worker, or of those whose turn it is; returns whether it ended a round."""
+    """One step of every local worker, or of those whose turn it is; returns whether it ended a round.
+
+    Logs every `log.every_steps`-th step. Raises Diverged at a logged step, on all processes, if any loss so far has
+    been NaN or infinite. With asynchronous workers, what is logged is of this process's worker, and nothing is checked
+    before the next evaluation.
+    """
     sync, engine = session.sync, session.engine
-    lr = session.lr(sync.lr_step)
-    with metered_step(session, lr) as step:
+    lr, number = session.lr(sync.lr_step), sync.next_steps
+    logged = number > sync.steps and number % session.run.log.every_steps == 0
+    before = totals(session) if logged else {}
+    with session.clocks.measure("step"):
         sync.send_ahead()
         due = sync.due()
         if due is None:
-            session.losses.add(engine.gradients(inputs, targets, sync.steps), step.number)
+            session.losses.add(engine.gradients(inputs, targets, sync.steps), number)
         else:
             found = zip(_here(session, due), inputs, targets, strict=True)
             losses = {index: engine.gradient_of(index, x, y, each.number) for (index, each), x, y in found}
-            session.losses.add_some(losses, step.number, len(due) / session.run.workers)
+            session.losses.add_some(losses, number, len(due) / session.run.workers)
         sync.after_backward()
-        if step.sampled:
-            step.gradient_norms = engine.gradient_norms()
+        gradient_norms = engine.gradient_norms() if logged else None
         engine.step(lr)
-        step.ended_round = sync.after_step(lr)
-    return step.ended_round
+        ended_round = sync.after_step(lr)
+    if gradient_norms is not None:
+        _log_step(session, lr, gradient_norms, before)
+    return ended_round
 
 
 def evaluate(session: Session) -> None:
@@ -150,39 +156,23 @@ def processes_meet(session: Session) -> bool:
     return session.sync.steps % session.run.log.every_steps == 0
 
 
-@dataclass
-class Step:
-    """The outcome of the step with this number, and whether it is sampled, that is logged.
-
-    The gradients' norms [k] are needed in sampled steps only.
-    """
-
-    number: int
-    sampled: bool
-    gradient_norms: Tensor | None = None
-    ended_round: bool = False
-
-
-@contextmanager
-def metered_step(session: Session, lr: float) -> Iterator[Step]:
-    """Measure the block as one step with the learning rate `lr`, and log every `log.every_steps`-th step.
-
-    The block must set the outcome, and add the losses. Raises Diverged at a logged step, on all processes, if any loss
-    so far has been NaN or infinite. With asynchronous workers, what is logged is of this process's worker, and nothing
-    is checked before the next evaluation.
-    """
-    number = session.sync.next_steps
-    step = Step(number, sampled=number > session.sync.steps and number % session.run.log.every_steps == 0)
-    before = totals(session) if step.sampled else {}
-    with session.clocks.measure("step"):
-        yield step
-    if step.sampled:
-        if not session.sync.asynchronous:
-            session.losses.check(session.transport)
-        spent = {name: total - before[name] for name, total in totals(session).items()}
-        row = {**position(session, lr), **_of_workers(session, step), **_step_columns(session, spent)}
-        if session.log:
-            session.log.step(row)
+def _log_step(session: Session, lr: float, gradient_norms: Tensor, before: Totals) -> None:
+    """Log a step with the learning rate `lr`, the norms of its gradients [k], and what `totals` was before it."""
+    if not session.sync.asynchronous:
+        session.losses.check(session.transport)
+    spent = {name: total - before[name] for name, total in totals(session).items()}
+    known = session.transport.communication_is_known
+    row = {
+        **position(session, lr),
+        **_of_workers(session, gradient_norms),
+        # Its batch was made before the step began.
+        "step_data_seconds": session.clocks.latest("data"),
+        "step_compute_seconds": spent["step"] - (spent["communication"] if known else 0.0),
+        "step_communication_seconds": spent["communication"] if known else nan,
+        "step_bytes": spent["bytes_sent"],
+    }
+    if session.log:
+        session.log.step(row)
 
 
 def position(session: Session, lr: float) -> dict[str, float | int]:
@@ -198,15 +188,14 @@ def totals(session: Session) -> Totals:
     return seconds | {"bytes_sent": session.transport.bytes_sent}
 
 
-def _of_workers(session: Session, step: Step) -> Totals:
-    """Loss, norms and loss scale of a sampled step over all workers, by the columns of steps.csv.
+def _of_workers(session: Session, gradient_norms: Tensor) -> Totals:
+    """Loss, norms and loss scale of a logged step over all workers, by the columns of steps.csv.
 
     Collective; with asynchronous workers, they are of the local ones.
     """
-    assert step.gradient_norms is not None
     losses = session.losses.latest[:, 0]
     lengths = torch.linalg.vector_norm(session.sync.own_rows(), dim=1)
-    values = {"step_loss": losses, "gradient_norm": step.gradient_norms, "parameter_norm": lengths}
+    values = {"step_loss": losses, "gradient_norm": gradient_norms, "parameter_norm": lengths}
     if scales := session.engine.loss_scales:
         values["loss_scale"] = scales.scales.to(losses.device)
     gathered = torch.stack([value.double() for value in values.values()], 1)
@@ -214,15 +203,3 @@ def _of_workers(session: Session, step: Step) -> Totals:
         gathered = session.transport.gather(gathered)
     means = dict(zip(values, gathered.mean(0).tolist(), strict=True))
     return means | ({"loss_scale": gathered[:, -1].min().item()} if scales else {})
-
-
-def _step_columns(session: Session, spent: Totals) -> Totals:
-    """Seconds and bytes of a step, by the columns of steps.csv; an unknown time is NaN."""
-    known = session.transport.communication_is_known
-    return {
-        # Its batch was made before the step began.
-        "step_data_seconds": session.clocks.latest("data"),
-        "step_compute_seconds": spent["step"] - (spent["communication"] if known else 0.0),
-        "step_communication_seconds": spent["communication"] if known else nan,
-        "step_bytes": spent["bytes_sent"],
-    }

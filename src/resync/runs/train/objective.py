@@ -90,7 +90,7 @@ class Classification(Objective):
         """The same, and the percentages of samples with their most probable label first, and among the first five."""
         logits = self.logits(model, inputs)
         loss = F.cross_entropy(logits, targets, label_smoothing=self.label_smoothing)
-        return loss, _accuracies(logits, targets, 1).squeeze(0)
+        return loss, _accuracies(_found(logits.detach(), _labels(targets)))
 
     def training_losses(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The same of k workers, [k] and [k, 2], from inputs and targets [k, b, ...] and a model with such outputs."""
@@ -98,16 +98,20 @@ class Classification(Objective):
         workers, samples, _ = logits.shape
         logits, targets = logits.flatten(0, 1), targets.flatten(0, 1)
         losses = F.cross_entropy(logits, targets, label_smoothing=self.label_smoothing, reduction="none")
-        return losses.view(workers, samples).mean(1), _accuracies(logits, targets, workers)
+        found = _found(logits.detach(), _labels(targets)).view(workers, samples, -1)
+        return losses.view(workers, samples).mean(1), _accuracies(found)
 
 
-def _accuracies(logits: Tensor, targets: Tensor, workers: int) -> Tensor:
-    """For the samples of each worker, one worker's after another's: top-1 and top-5 accuracy in percent, [k, 2]."""
-    labels = targets.argmax(1) if targets.is_floating_point() else targets
-    found = _found(logits.detach(), labels).view(workers, len(labels) // workers, -1)
+def _labels(targets: Tensor) -> Tensor:
+    """The labels [n] of targets [n], or the most probable ones of probabilities [n, classes]."""
+    return targets.argmax(1) if targets.is_floating_point() else targets
+
+
+def _accuracies(found: Tensor) -> Tensor:
+    """Top-1 and top-5 accuracy in percent, [..., 2], of samples of which [..., b, 5] says what `_found` does."""
     # Few operations, because every training step makes them: labels among the first 1, 2, ... 5.
-    among = found.sum(1, dtype=logits.dtype).cumsum(1)
-    return among[:, :: among.shape[1] - 1] * (100 / found.shape[1])
+    among = found.sum(-2, dtype=torch.float32).cumsum(-1)
+    return among[..., :: among.shape[-1] - 1] * (100 / found.shape[-2])
 
 
 def _found(logits: Tensor, targets: Tensor) -> Tensor:

@@ -46,15 +46,14 @@ class InMemory:
         indices = torch.from_numpy(sampler.epoch(epoch)[first_step:, workers]).to(device)
         if self.pixels:
             draws = torch.from_numpy(sampler.draws(epoch, workers, self._num_draws)[first_step:]).to(device)
-        for number, index in enumerate(indices):
+        # An epoch's targets are few bytes, and one operation takes about as long as that of a step.
+        for number, (index, targets) in enumerate(zip(indices, self.train_targets[indices], strict=True)):
             if (size := sampler.size_of(first_step + number)) is not None:
-                index = index[:, :size]
-            flat = index.flatten()
-            inputs = self.train_inputs.index_select(0, flat)
+                index, targets = index[:, :size], targets[:, :size]
+            inputs = self.train_inputs.index_select(0, index.flatten())
             if self.pixels:
                 inputs = self.pixels.augment(inputs, draws[number, :, :size].flatten())
-            targets = self.train_targets.index_select(0, flat)
-            yield inputs.view(*index.shape, *inputs.shape[1:]), targets.view(index.shape)
+            yield inputs.view(*index.shape, *inputs.shape[1:]), targets
 
     def validation(self, rank: int, world_size: int, batch_size: int = 512) -> Iterator[tuple[Tensor, Tensor]]:
         inputs, targets = self.val_inputs[rank::world_size], self.val_targets[rank::world_size]

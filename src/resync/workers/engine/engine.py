@@ -24,45 +24,58 @@ LossFunction = Callable[[nn.Module, Any, Any], Tensor | tuple[Tensor, Tensor]]
 """(model, inputs, targets) -> mean loss of one forward pass, or that and m further means [m], which are only logged."""
 
 
-class Gradients:
-    """The gradients of one model, which the backward pass puts into a row as it makes them.
+KEPT = 2**16
+"""Elements of a parameter up to which its gradient stays where autograd has made it until the backward passes end."""
 
-    While there is no `.grad` to add to, autograd hands over a tensor of its own. It is copied to its place in the row
-    while it is in the cache, and its memory is free again before the next layer needs some; filling the row with zeros
-    and adding to it takes twice the time, and to keep all of autograd's tensors twice the memory. Outside of
-    `collecting` each `.grad` is its part of the row.
+
+class Gradients:
+    """The gradients of one model, which the backward passes put into a row.
+
+    While there is no `.grad` to add to, autograd hands over a tensor of its own. That of a large parameter is copied to
+    its place in the row while it is in the cache, and its memory is free again before the next layer needs some;
+    filling the row with zeros and adding to it takes twice the time, and to keep all of autograd's tensors twice the
+    memory. Those of small parameters are copied at the end by one operation: a hook for each takes longer than they do.
+    Outside of `collecting` each `.grad` is its part of the row.
     """
 
     def __init__(self, places: Sequence[tuple[nn.Parameter, Tensor]]) -> None:
         self.places = places
-        self._missing: set[int] | None = None
-        """Outside of `collecting` None; in it the numbers of the parameters that no backward pass has reached yet."""
+        self._stored: set[int] | None = None
+        """Outside of `collecting` None; in it the numbers of the large parameters that a backward pass has reached."""
         for number, (parameter, place) in enumerate(places):
-            parameter.register_post_accumulate_grad_hook(partial(self._store, number, place))
+            if place.numel() > KEPT:
+                parameter.register_post_accumulate_grad_hook(partial(self._store, number, place))
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
         """The backward passes of the block fill the row; the parts of parameters that they do not reach are zero."""
         for parameter, _ in self.places:
             parameter.grad = None
-        missing = self._missing = set(range(len(self.places)))
+        stored = self._stored = set()
         yield
-        self._missing = None
+        self._stored = None
+        kept: list[Tensor] = []
+        parts: list[Tensor] = []
         for number, (parameter, place) in enumerate(self.places):
-            if number in missing:
+            if parameter.grad is not None:
+                kept.append(parameter.grad)
+                parts.append(place)
+            elif number not in stored:
                 place.zero_()
             parameter.grad = place
+        if kept:
+            torch._foreach_copy_(parts, kept)
 
     def _store(self, number: int, place: Tensor, parameter: nn.Parameter) -> None:
-        if self._missing is None:
+        if self._stored is None:
             return
         gradient, parameter.grad = parameter.grad, None
         assert gradient is not None
-        if number in self._missing:
-            place.copy_(gradient)
-        else:
+        if number in self._stored:
             place.add_(gradient)
-        self._missing.discard(number)
+        else:
+            place.copy_(gradient)
+        self._stored.add(number)
 
 
 class LossScales:
@@ -144,6 +157,8 @@ class Engine:
     """Whether the gradients are already averaged over all workers."""
     state_format = "an optimizer over the workers' rows"
     """Engines with the same format can continue from each other's state."""
+    incomplete: Callable[..., AbstractContextManager[Any]] = nullcontext
+    """The context of a micro-batch that is not the last one of its step."""
 
     def __init__(self, parts: EngineParts) -> None:
         self.workers = parts.workers
@@ -211,10 +226,6 @@ class Engine:
         """The context in which the backward passes of a local worker fill its row of `workers.grads`."""
         return self._in_rows[index].collecting()
 
-    def incomplete(self) -> AbstractContextManager[Any]:
-        """The context of a micro-batch that is not the last one of its step."""
-        return nullcontext()
-
     def backpropagate(self, loss: Tensor) -> None:
         loss.backward()
 
@@ -238,7 +249,8 @@ class Engine:
         def take(scale: float) -> Tensor:
             with self.collecting(index):
                 loss = self._backward(index, inputs, targets, scale, step)
-            self.average_in_replica(gradient)
+            if self.members.processes > 1:
+                self.average_in_replica(gradient)
             return loss
 
         return self.loss_scales.unscaled(index, gradient, take) if self.loss_scales else take(1.0)
@@ -251,9 +263,10 @@ class Engine:
         if self.micro_batches == 1:
             x, y = (each if isinstance(each, Tensor) else each[0] for each in (inputs, targets))
             return self._pass(index, x, y, scale, step, self.members.first, 0)
-        total = torch.zeros_like(self.workers.rows[0, 0])
-        parts = zip(_parts(inputs, self.micro_batches), _parts(targets, self.micro_batches), strict=True)
-        for number, (x, y) in enumerate(parts):
+        total = self.workers.grads.new_zeros(())
+        # Equal parts of a tensor [b, ...]; a list already consists of its parts.
+        parts = (each.chunk(self.micro_batches) if isinstance(each, Tensor) else each for each in (inputs, targets))
+        for number, (x, y) in enumerate(zip(*parts, strict=True)):
             member, part = divmod(number, self.micro_batches // self.members.num_local)
             with nullcontext() if number + 1 == self.micro_batches else self.incomplete():
                 total = total + self._pass(index, x, y, scale, step, self.members.first + member, part)
@@ -283,8 +296,3 @@ def untracked(model: nn.Module) -> Iterator[None]:
     finally:
         for layer in layers:
             layer.track_running_stats = True
-
-
-def _parts(samples: Any, number: int) -> Sequence[Any]:
-    """Equal parts of a tensor [b, ...]; a list already consists of its parts."""
-    return samples.chunk(number) if isinstance(samples, Tensor) else samples

@@ -158,7 +158,6 @@ class Transport:
         finally:
             self._counting = before
 
-    @torch.no_grad()
     def mean_(self, rows: Tensor, all_reduce: str = "default") -> None:
         """Replace every row of [k, P] by the mean over all K workers, in place.
 
@@ -166,7 +165,7 @@ class Transport:
         """
         if self.num_workers == 1:
             return
-        with self.timed():
+        with torch.no_grad(), self.timed():
             total = rows[0] if self.num_local == 1 else rows.sum(0)
             self._scale_(total)
             self._all_reduce(total, all_reduce)

@@ -18,19 +18,19 @@ class AllReduceAlgorithm(Algorithm):
 
     def __init__(self, training: Training, options: all_reduce.AllReduce) -> None:
         super().__init__(training)
-        self.options = options
+        self.all_reduce, self.averages_gradients = options.all_reduce, options.needs.average_gradients
 
     @property
     def one_gradient(self) -> bool:
-        return self.options.needs.average_gradients
+        return self.averages_gradients
 
     def after_backward(self) -> None:
-        if self.options.needs.average_gradients:
-            self.average_gradients(self.options.all_reduce)
+        if self.averages_gradients:
+            self.average_gradients(self.all_reduce)
 
     def after_step(self, lr: float) -> bool:
-        if not self.options.needs.average_gradients:
-            self.transport.mean_(self.rows, self.options.all_reduce)
+        if not self.averages_gradients:
+            self.transport.mean_(self.rows, self.all_reduce)
         return super().after_step(lr)
 
 

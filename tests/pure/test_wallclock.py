@@ -427,6 +427,8 @@ def test_complete_gossip_follows_the_number_of_workers():
         (every(7, "palsgd", start=1), [("all", 100 + 1272, 1)]),
         ({"name": "dpsgd", "topology": "base_graph"}, [("peers", 9000, 1)]),
         ({"name": "streaming_diloco", "period": 120, "fragments": 4}, [("all", 300, Fraction(1, 4))]),
+        ({"name": "streaming_diloco", "period": 120, "fragments": 4, "first": "period"},
+         [("all", 3, 0), ("all", 297, Fraction(1, 4))]),
         (every(50, "noloco"), [("peers", 180, 2)]),
         # Every 12th of the 450 averages of parameters is with both moments, every other 6th with the first.
         ({"name": "desloc", "period": 20, "first_moment_period": 120, "second_moment_period": 240},

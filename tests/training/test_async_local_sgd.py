@@ -3,7 +3,7 @@
 import csv
 import heapq
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -126,10 +126,11 @@ def test_the_first_losses_have_the_bits_of_the_notebook(papers, golden, tmp_path
         assert code_of(process) == 0, (tmp_path / "log").read_text()
 
 
-def served(steps: int, **options: Any) -> tuple[Algorithm, list[np.ndarray]]:
+def served(steps: int, inner: dict[str, Any] | None = None, **options: Any) -> tuple[Algorithm, list[np.ndarray]]:
     """Train on quadratics in phases of 3 steps: the algorithm, and the server's model after each step."""
     clock, lowest = VirtualClock(step_seconds=SECONDS), lambda: SimpleNamespace(choice=min)
-    problem = Problem("async_local_sgd", CENTRES, START, training={"clock": clock, "choices": lowest}, h=3, **options)
+    training = {"clock": clock, "choices": lowest}
+    problem = Problem("async_local_sgd", CENTRES, START, **(inner or {}), training=training, h=3, **options)
     found = []
     for _ in range(steps):
         [due] = problem.sync.due() or ()
@@ -140,22 +141,30 @@ def served(steps: int, **options: Any) -> tuple[Algorithm, list[np.ndarray]]:
     return problem.sync, found
 
 
-def phase(start: np.ndarray, stream: int) -> np.ndarray:
-    """The change of three steps of SGD."""
+def phase(start: np.ndarray, stream: int, momentum: np.ndarray | None = None) -> np.ndarray:
+    """The change of three steps of SGD; with the inner momentum .5, which goes on from `momentum`, in place."""
     y = start.copy()
     for _ in range(3):
-        y = y - 0.1 * (y - CENTRES[stream])
+        step = y - CENTRES[stream]
+        if momentum is not None:
+            momentum[:] = step = 0.5 * momentum + step
+        y = y - 0.1 * step
     return start - y
 
 
-def arriving(models: list[np.ndarray]) -> Iterator[tuple[float, np.ndarray]]:
-    """When the phases of four workers end, and their changes, each from the last of `models` at its start."""
+def arriving(
+    models: list[np.ndarray], inner: Callable[[int], Any] = lambda worker: None
+) -> Iterator[tuple[float, Any]]:
+    """When the phases of four workers end, and their changes, each from the last of `models` at its start.
+
+    `inner` gives the inner momentum with which a worker's phase starts.
+    """
     begun, queue = [0] * 4, []
 
     def start(worker: int, now: float) -> None:
         stream = begun.index(min(begun))
         begun[stream] += 1
-        heapq.heappush(queue, (now + 3 * SECONDS[worker], worker, phase(models[-1], stream)))
+        heapq.heappush(queue, (now + 3 * SECONDS[worker], worker, phase(models[-1], stream, inner(worker))))
 
     for worker in range(4):
         start(worker, 0.0)
@@ -179,6 +188,17 @@ def test_a_server_that_waits_for_nobody_is_its_recursion(server: str):
     sync, found = served(120, server=server, weight=0.5, lr=0.07, momentum=0.9)
     np.testing.assert_allclose(found[2::3], models[1:], rtol=0, atol=1e-13)
     assert sync.virtual_seconds == pytest.approx(times[-1])
+
+
+@pytest.mark.parametrize("kept", [None, "kept"])
+def test_the_inner_optimizers_state_is_new_in_every_phase_or_kept_by_its_worker(kept: str | None):
+    """The toy's rule, and that of the paper's language models, with an inner momentum that shows the difference."""
+    momenta, models = [0 * START for _ in range(4)], [START]
+    for _, change in islice(arriving(models, lambda worker: momenta[worker] if kept else 0 * START), 20):
+        models.append(models[-1] - 0.3 * change / 4)
+    inner = {"settings": {"momentum": 0.5}}
+    _, found = served(60, inner, server="each", lr=0.3, momentum=0.0, optimizer_state=kept)
+    np.testing.assert_allclose(found[2::3], models[1:], rtol=0, atol=1e-13)
 
 
 def test_delayed_nesterov_is_its_recursion():

@@ -54,7 +54,7 @@ def test_streaming_diloco_follows_torchfts_trajectories(setting, rows):
 def test_one_fragment_without_delay_is_diloco(total):
     """Also in a last round that the end of the training truncates."""
     training = {"total_steps": total}
-    streaming = Problem("streaming_diloco", CENTRES, START, **ADAM, training=training, period=4, fragments=1)
+    streaming = Problem("streaming_diloco", CENTRES, START, **ADAM, training=training, period=4, fragments=1, lr=0.7)
     diloco = Problem("diloco", CENTRES, START, **ADAM, training=training, period=4)
     for _ in range(total):
         assert streaming.step() == diloco.step()
@@ -112,32 +112,44 @@ def test_a_compressed_change_that_is_not_finite_stays_visible(value: float):
     assert not np.isfinite(problem.rows[:, 0]).any()
 
 
-def streaming_written_out(steps, period, fragments, delay, mixing):
-    """x of all workers after every step, in numpy, with SGD of lr 0.1."""
+def streaming_written_out(steps, period, fragments, delay, mixing, first=None):
+    """x of all workers after every step, in numpy, with SGD of lr 0.1 and the paper's outer rate.
+
+    A fragment's average arrives when its own steps are a multiple of the period; as in torchft (`first` None), they are
+    counted as if all but the last fragment had begun before the training.
+    """
     x, anchor, momentum = np.tile(START, (4, 1)), np.array(START), np.zeros(3)
-    found, slot = [], period // fragments
+    found, slot, change = [], period // fragments, {}
+    begun = 0 if first else period - slot
     for step in range(1, steps + 1):
         x = x - 0.1 * (x - CENTRES)
-        part = [i for i in range(3) if i * fragments // 3 == (step - 1) // slot % fragments]
-        if step % slot == (slot - delay) % slot:
-            change = (anchor - x).mean(0)
-        if step % slot == 0:
-            momentum[part] = 0.9 * momentum[part] + change[part]
-            anchor[part] -= 0.7 * (change[part] + 0.9 * momentum[part])
-            x[:, part] = (1 - mixing) * anchor[part] + mixing * x[:, part]
+        for fragment in range(fragments):
+            part = [i for i in range(3) if i * fragments // 3 == fragment]
+            own = step + begun - fragment * slot
+            if own >= period - delay and (own + delay) % period == 0:
+                change[fragment] = (anchor - x).mean(0)
+            if own >= period and own % period == 0:
+                momentum[part] = 0.9 * momentum[part] + change[fragment][part]
+                anchor[part] -= 0.4 * (change[fragment][part] + 0.9 * momentum[part])
+                x[:, part] = (1 - mixing) * anchor[part] + mixing * x[:, part]
         found.append(x.copy())
     return found
 
 
+@pytest.mark.parametrize("first", [None, "period"])
 @pytest.mark.parametrize(("period", "fragments", "delay", "mixing"), [(6, 3, 0, 0), (6, 3, 1, 0.3), (9, 1, 4, 0.5)])
-def test_streaming_diloco_is_its_recursion_on_every_fragment(period, fragments, delay, mixing):
-    options = {"period": period, "fragments": fragments, "delay": delay, "mixing": mixing}
+def test_streaming_diloco_is_its_recursion_on_every_fragment(period, fragments, delay, mixing, first):
+    """As in the paper, with first="period": each fragment is averaged first after `period` steps or more."""
+    options = {"period": period, "fragments": fragments, "delay": delay, "mixing": mixing, "first": first}
     problem = Problem("streaming_diloco", CENTRES, START, **options)
     for step, expected in enumerate(streaming_written_out(20, **options), start=1):
         assert problem.step() == (step % (period // fragments) == 0)
         np.testing.assert_allclose(problem.rows, expected, **EXACT)
         np.testing.assert_allclose(problem.consensus(), expected.mean(0), **EXACT)
-    assert problem.sync.transport.bytes_sent == sum(8 * 3 // fragments for _ in range(20 // (period // fragments)))
+        if first and step < period - delay:
+            assert problem.sync.transport.bytes_sent == 0
+    averages = 20 // (period // fragments) - (fragments - 1 if first else 0)
+    assert problem.sync.transport.bytes_sent == averages * 8 * 3 // fragments
 
 
 def _overlapped(rank: int, world_size: int) -> dict:

@@ -139,6 +139,7 @@ def slowmo(base: Any, **options: Any) -> dict[str, Any]:
         ({"name": "dpsgd", "topology": "random_matching"}, None),
         ({"name": "noloco", "period": H3}, None),
         ({"name": "streaming_diloco", "period": 4, "fragments": 2, "delay": 1}, None),
+        ({"name": "streaming_diloco", "period": 4, "fragments": 2, "delay": 1, "first": "period"}, None),
         ({"name": "desloc", "period": 4, "first_moment_period": 3}, None),
         ({"name": "desloc", "period": 2}, None),
         ({"name": "diloco", "period": H3}, 5),

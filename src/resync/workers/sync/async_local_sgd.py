@@ -15,7 +15,8 @@ from resync.workers.sync.outer import outer_step_
 class Server(Algorithm):
     """Local steps in phases, and outer steps with what comes to a server (Liu et al. 2024).
 
-        a worker starts (resync.workers.formulas.phases says when):  y = x;  new optimizer state;  H steps from y to y_H
+        a worker starts (resync.workers.formulas.phases says when):  y = x;  new optimizer state, unless it is kept;
+            H steps from y to y_H
         its change D = y - y_H comes, and the server, with weight a, momentum m and outer rate e, does
             each:    b = m b + a D;   x = x - e b
             buffer:  S = S + a D, and after as many changes as there are workers:  b = m b + S;  x = x - e b;  S = 0
@@ -111,7 +112,8 @@ class Server(Algorithm):
         worker = self.end.phases[self.phase].worker
         for index in self._here():
             self.starts[index].sub_(self.rows[index])
-            self.optimizer.state.pop(self.optimizer.param_groups[0]["params"][index], None)
+            if self.options.optimizer_state is None:
+                self.optimizer.state.pop(self.optimizer.param_groups[0]["params"][index], None)
         self._take(self.transport.row_of(self.starts, worker))
         self.local_steps = 0
         self.phase += 1

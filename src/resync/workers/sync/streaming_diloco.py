@@ -21,9 +21,11 @@ class StreamingDiLoCoAlgorithm(Rounds):
             anchor = anchor - lr (D + momentum b), b = momentum b + D before, both on f     (outer_step_)
             x_k = (1 - mixing) anchor + mixing x_k on f
 
-    Every fragment is sent once in H steps. A truncated last round sends its fragment as long before its end, but not
-    before its first step. Evaluated is the mean of the x_k. Fragments are contiguous parts of equal size of the
-    parameters in the order of the model, whereas the authors' consist of layers.
+    Every fragment is sent once in H steps. With first="period" the first F - 1 rounds send nothing: every fragment has
+    made H steps before its first average, as in the paper (algorithm 2, which counts them until it is sent). A
+    truncated last round sends its fragment as long before its end, but not before its first step. Evaluated is the mean
+    of the x_k. Fragments are contiguous parts of equal size of the parameters in the order of the model, whereas the
+    authors' consist of layers.
 
     Raises ValueError for more fragments than parameters.
     """
@@ -47,12 +49,14 @@ class StreamingDiLoCoAlgorithm(Rounds):
     def after_step(self, lr: float) -> bool:
         """Send the fragment when so many steps are left as the delay has, and take it over at the end of the round."""
         ended = super().after_step(lr)
-        if not ended and self.local_steps == self._sent_after:
+        if not ended and self.local_steps == self._sent_after and not self._waits:
             self._send()
         return ended
 
     @torch.no_grad()
     def end_round(self) -> None:
+        if self._waits:
+            return
         if self.in_flight is None:
             self._send()
         mean, part, given = self._receive(), self._fragment, self.options
@@ -61,8 +65,13 @@ class StreamingDiLoCoAlgorithm(Rounds):
             self.rows[:, part].lerp_(anchor, 1 - given.mixing)
 
     @property
+    def _waits(self) -> bool:
+        """Whether this round is one of those before the first average."""
+        return self.rounds < self.options.rounds_without
+
+    @property
     def _fragment(self) -> slice:
-        return self.fragments[self.rounds % len(self.fragments)]
+        return self.fragments[(self.rounds - self.options.rounds_without) % len(self.fragments)]
 
     @property
     def _sent_after(self) -> int:
@@ -103,7 +112,7 @@ class StreamingDiLoCoAlgorithm(Rounds):
         super().load_state_dict(state)
         part = self._fragment
         self.sent[:, : part.stop - part.start] = state["workers"]["sent"][:, part]
-        if self.local_steps >= self._sent_after:
+        if self.local_steps >= self._sent_after and not self._waits:
             with self.transport.uncounted():
                 self._post()
 

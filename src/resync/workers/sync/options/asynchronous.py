@@ -20,8 +20,8 @@ from resync.workers.sync.options.outer import OuterLr, OuterMomentum
 class AsyncLocalSGD(SyncOptions):
     """Asynchronous Local SGD, a server that takes the change of each worker when it comes (Liu et al. 2024).
 
-    Every worker copies the server's model, makes `h` steps with a new optimizer state, and sends its change. When it
-    does so follows from the run's virtual clock. It has no form for a training loop of your own.
+    Every worker copies the server's model, makes `h` steps, and sends its change. When it does so follows from the
+    run's virtual clock. It has no form for a training loop of your own.
 
     Sends the parameters to the server after every `h` steps of a worker.
     """
@@ -47,6 +47,11 @@ class AsyncLocalSGD(SyncOptions):
         "delayed_nesterov: 1 / workers of every change at once, and momentum after as many as there are workers",
     )
     weight: PositiveNumber | None = Field(default=None, description="factor of a worker's change; null: 1 / workers")
+    optimizer_state: Literal["kept"] | None = Field(
+        default=None,
+        description="kept: a worker's own goes on from phase to phase, as with the paper's language models; null: new "
+        "in every phase, as in the authors' notebook",
+    )
     lr: OuterLr = 0.7
     momentum: OuterMomentum = 0.9
     max_wait: NonNegativeNumber | None = Field(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from math import ceil
 from typing import Annotated, Any, ClassVar, Literal
@@ -262,7 +262,7 @@ class StreamingDiLoCo(SyncOptions):
     """DiLoCo in fragments of the parameters, which take turns and travel during local steps (Douillard et al. 2025).
 
     Sends an all-reduce of one of `fragments` parts of the parameters every period / fragments steps; with
-    `compression`, a message of it to all others.
+    `compression`, a message of it to all others. The outer rate is the paper's, which does not print its momentum.
 
         sync = resync.attach(model, optimizer, resync.StreamingDiLoCo(period=20, fragments=2, delay=2))
     """
@@ -283,7 +283,12 @@ class StreamingDiLoCo(SyncOptions):
         description="weight of a worker's own parameters when it takes over a fragment; 0: what it computed during "
         "the delay is lost; 1: it never takes over anything",
     )
-    lr: OuterLr = 0.7
+    first: Literal["period"] | None = Field(
+        default=None,
+        description="period: no fragment is averaged before it has made `period` steps, as in the paper; null: the "
+        "first one is after period / fragments steps, as in torchft",
+    )
+    lr: OuterLr = 0.4
     momentum: OuterMomentum = 0.9
     compression: Compression = None
 
@@ -311,8 +316,18 @@ class StreamingDiLoCo(SyncOptions):
         way: Literal["all_gather", "default"] = "all_gather" if self.compression else "default"
         return Traffic(every="round", overlapped=self.delay, all_reduce=way)
 
+    @property
+    def rounds_without(self) -> int:
+        """The number of rounds before the first average."""
+        return self.fragments - 1 if self.first else 0
+
     def vectors_per_round(self, state_vectors: int) -> Fraction:
         return _share(self.compression) / self.fragments
+
+    def exchanged(self, lengths: Sequence[int], state_vectors: int) -> Iterator[tuple[int, int | Fraction]]:
+        """Nothing at the end of the rounds before the first average."""
+        vectors = self.vectors_per_round(state_vectors)
+        return ((steps, vectors if number >= self.rounds_without else 0) for number, steps in enumerate(lengths))
 
 
 class NoLoCo(RoundsOptions):

@@ -15,7 +15,7 @@ def start(operations: Sequence[dist.P2POp]) -> list[dist.Work]:
     """
     if not operations:
         return []
-    works: list[dist.Work] = dist.batch_isend_irecv(sorted(operations, key=lambda each: each.op is dist.isend))
+    works: list[dist.Work] = dist.batch_isend_irecv(sorted(operations, key=lambda message: message.op is dist.isend))
     return works
 
 

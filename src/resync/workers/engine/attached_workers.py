@@ -94,7 +94,7 @@ class AttachedWorkers(Workers):
             if parameter.grad is None or parameter.grad.layout is not torch.strided:
                 marks = marks or self._marks.tolist()
                 if marks[index] != marks[index]:
-                    name = next(name for name, each in self.models[0].named_parameters() if each is parameter)
+                    name = next(name for name, candidate in self.models[0].named_parameters() if candidate is parameter)
                     raise RuntimeError(
                         f"the gradient of {name} is sparse and cannot be averaged, allowed: sparse=False, or a method "
                         "that averages parameters only, such as LocalSGD"

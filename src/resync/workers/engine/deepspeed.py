@@ -64,8 +64,8 @@ class DeepSpeed(Engine):
         if self.loss_scales is None:
             self.module.backward(loss)
             return
-        found = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
-        self.workers.grads[0].add_(_flat(list(found)))
+        gradients = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
+        self.workers.grads[0].add_(_flat(list(gradients)))
 
     @contextmanager
     def collecting(self, index: int) -> Iterator[None]:
@@ -113,7 +113,10 @@ class DeepSpeed(Engine):
         loss = super()._gradient(index, inputs, targets, step)
         if self.loss_scales is not None:
             parts = self.workers.grads[0].split([parameter.numel() for parameter in self.parameters])
-            products = [(each * part.view_as(each)).sum() for each, part in zip(self.parameters, parts, strict=True)]
+            products = [
+                (parameter * part.view_as(parameter)).sum()
+                for parameter, part in zip(self.parameters, parts, strict=True)
+            ]
             self.module.backward(torch.stack(products).sum())
         return loss
 

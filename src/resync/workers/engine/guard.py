@@ -30,21 +30,21 @@ def rank_and_world_size(group: dist.ProcessGroup | None = None) -> tuple[int, in
     return (dist.get_rank(group), dist.get_world_size(group)) if dist.is_initialized() else (0, 1)
 
 
-def process_group(found: Any) -> dist.ProcessGroup | None:
+def process_group(group: Any) -> dist.ProcessGroup | None:
     """The process group that is given as such or as a dimension of a DeviceMesh; None stands for all processes.
 
     Raises ValueError or TypeError for anything else, and for a group without this process.
     """
     allowed = 'a ProcessGroup that this rank is in, or one dimension of a DeviceMesh, such as mesh["replicate"]'
-    if hasattr(found, "get_group"):
-        if found.ndim != 1:
-            raise UserError(f"group: found a mesh with the dimensions {found.mesh_dim_names}, allowed: {allowed}")
-        found = found.get_group()
-    if found is not None and not isinstance(found, dist.ProcessGroup):
-        raise TypeError(f"group: found {found!r}, allowed: {allowed}")
-    if found is not None and dist.get_rank(found) < 0:
+    if hasattr(group, "get_group"):
+        if group.ndim != 1:
+            raise UserError(f"group: found a mesh with the dimensions {group.mesh_dim_names}, allowed: {allowed}")
+        group = group.get_group()
+    if group is not None and not isinstance(group, dist.ProcessGroup):
+        raise TypeError(f"group: found {group!r}, allowed: {allowed}")
+    if group is not None and dist.get_rank(group) < 0:
         raise UserError(f"group: found one without rank {dist.get_rank()}, allowed: {allowed}")
-    return found
+    return group
 
 
 def check_attachable(model: nn.Module, optimizer: Optimizer, keeps_equal: bool, ranks: Collection[int]) -> None:
@@ -71,11 +71,11 @@ def check_attachable(model: nn.Module, optimizer: Optimizer, keeps_equal: bool, 
             "an algorithm is attached to this model already: end it with finish(), or after an error with detach()"
         )
     # By its name: importing it takes half a second.
-    if not keeps_equal and "ZeroRedundancyOptimizer" in [each.__name__ for each in type(optimizer).__mro__]:
+    if not keeps_equal and "ZeroRedundancyOptimizer" in [base.__name__ for base in type(optimizer).__mro__]:
         raise UserError("ZeroRedundancyOptimizer copies parameters between the workers in every step, allowed with it: "
                         "AllReduce of gradients, GPA")  # fmt: skip
-    for name, each in model.named_modules():
-        if isinstance(each, DistributedDataParallel):
+    for name, module in model.named_modules():
+        if isinstance(module, DistributedDataParallel):
             where = f"{name} of the model" if name else "the model"
             raise UserError(f"{where} is wrapped in DistributedDataParallel, allowed: the model itself")
     for name, tensor in _tensors(model):
@@ -98,13 +98,13 @@ def _inside(optimizer: Any, path: str = "optimizer") -> str:
 
 def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """All parameters and buffers, as `parameter weight` and `buffer mask`."""
-    yield from ((f"parameter {name}", each) for name, each in model.named_parameters())
-    yield from ((f"buffer {name}", each) for name, each in model.named_buffers())
+    yield from ((f"parameter {name}", parameter) for name, parameter in model.named_parameters())
+    yield from ((f"buffer {name}", buffer) for name, buffer in model.named_buffers())
 
 
 def _check_shards(model: nn.Module) -> None:
     """Require that all parameters are sharded, or none."""
-    whole = [name for name, each in model.named_parameters() if not is_sharded(each)]
+    whole = [name for name, parameter in model.named_parameters() if not is_sharded(parameter)]
     if whole and len(whole) < len(list(model.parameters())):
         raise UserError(f"parameter {whole[0]} is whole and others are sharded, allowed: fully_shard of all or of none")
 
@@ -151,19 +151,19 @@ def _check_storages(model: nn.Module) -> None:
 
     Parts of one storage side by side, as the weights of a recurrent layer on a GPU, are none of another's business.
     """
-    found = []
-    for name, each in _tensors(model):
-        moves = each.requires_grad and not is_sharded(each)
-        for tensor in plain(each.detach()):
+    spans = []
+    for name, whole in _tensors(model):
+        moves = whole.requires_grad and not is_sharded(whole)
+        for tensor in plain(whole.detach()):
             if tensor.numel():
                 sizes = zip(tensor.shape, tensor.stride(), strict=True)
                 elements = 1 + sum((size - 1) * stride for size, stride in sizes)
                 start = tensor.data_ptr()
-                found.append((str(tensor.device), start, start + elements * tensor.element_size(), moves, name))
+                spans.append((str(tensor.device), start, start + elements * tensor.element_size(), moves, name))
     before: list[tuple[str, int, int, bool, str]] = []
-    for own in sorted(found, key=lambda each: each[:2]):
+    for own in sorted(spans, key=lambda span: span[:2]):
         device, start, _, moves, name = own
-        before = [each for each in before if each[0] == device and each[2] > start]
+        before = [span for span in before if span[0] == device and span[2] > start]
         for *_, other_moves, other in before:
             if moves or other_moves:
                 raise UserError(f"{other} and {name} share memory, and attaching would part them, allowed: one "
@@ -187,12 +187,14 @@ def _check_owners(model: nn.Module, optimizer: Optimizer) -> None:
     """Require that the optimizer trains all that is trainable in the model, and nothing else."""
     held = parameters_of(optimizer)
     ids = set(map(id, held))
-    missing = [name for name, each in model.named_parameters() if each.requires_grad and id(each) not in ids]
+    missing = [
+        name for name, parameter in model.named_parameters() if parameter.requires_grad and id(parameter) not in ids
+    ]
     if missing:
         raise UserError(f"the optimizer does not have these parameters of the model: {', '.join(missing)}; "
                          "freeze them (requires_grad_(False)) or add them")  # fmt: skip
     own = set(map(id, model.parameters()))
-    strange = [tuple(each.shape) for each in held if each.requires_grad and id(each) not in own]
+    strange = [tuple(parameter.shape) for parameter in held if parameter.requires_grad and id(parameter) not in own]
     if strange:
         raise UserError(f"the optimizer has parameters that the model does not have, of shape {strange[0]}: they "
                          "would not be averaged; attach to a module that has them all")  # fmt: skip
@@ -203,21 +205,21 @@ def description(model: nn.Module) -> list[str]:
 
     Where trained parameters are on several devices it says on which: not on all ranks the same, but equally spread.
     """
-    devices = list(dict.fromkeys(each.device for each in trainable(model)))
+    devices = list(dict.fromkeys(parameter.device for parameter in trainable(model)))
     lines = []
-    for name, each in _tensors(model):
-        line = f"{name}: {str(each.dtype).removeprefix('torch.')} {list(each.shape)}"
-        if name.startswith("parameter") and not each.requires_grad:
+    for name, tensor in _tensors(model):
+        line = f"{name}: {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+        if name.startswith("parameter") and not tensor.requires_grad:
             line += ", frozen"
         elif name.startswith("parameter") and len(devices) > 1:
-            line += f", on device {devices.index(each.device) + 1} of {len(devices)}"
+            line += f", on device {devices.index(tensor.device) + 1} of {len(devices)}"
         lines.append(line)
     return lines
 
 
 def shard_of(model: nn.Module) -> str:
     """Which part of a model this process has, by which ranks compare their models."""
-    sharded: Any = next((each for _, each in _tensors(model) if is_sharded(each)), None)
+    sharded: Any = next((tensor for _, tensor in _tensors(model) if is_sharded(tensor)), None)
     return (
         "whole" if sharded is None else f"shard {sharded.device_mesh.get_local_rank()} of {sharded.device_mesh.size()}"
     )
@@ -231,7 +233,7 @@ class Guard:
         self._ranks = set(ranks)
         self.model = workers[0].models[0]
         self._names = {id(parameter): name for name, parameter in self.model.named_parameters()}
-        self._rows = [each.parameters[0] for each in workers]
+        self._rows = [attached.parameters[0] for attached in workers]
         self._averaged = {id(parameter) for parameters in self._rows for parameter in parameters}
         held = parameters_of(optimizer)
         self._held = list(map(id, held))
@@ -259,11 +261,11 @@ class Guard:
 
     def _norms(self) -> list[float]:
         """A number for each parameter that a step would hardly leave as it is."""
-        found: list[float] = []
+        numbers: list[float] = []
         for parameters in self._rows:
-            norms = [torch.linalg.vector_norm(local(each.detach())) for each in parameters]
-            found += torch.stack(norms).tolist()
-        return found
+            norms = [torch.linalg.vector_norm(local(parameter.detach())) for parameter in parameters]
+            numbers += torch.stack(norms).tolist()
+        return numbers
 
     def check(self) -> None:
         """Raise RuntimeError if other processes take part, or parameters were moved, cast, added, replaced or unfrozen.
@@ -276,7 +278,7 @@ class Guard:
                                "destroy_process_group after finish()")  # fmt: skip
         held = list(map(id, parameters_of(self.optimizer)))
         unfrozen = any([parameter.requires_grad for parameter in self._frozen])
-        if held != self._held or unfrozen or not all(each.are_bound() for each in self.workers):
+        if held != self._held or unfrozen or not all(attached.are_bound() for attached in self.workers):
             raise RuntimeError(self._change(held))
         if not self._alone:
             self._check_wrappers()
@@ -291,14 +293,17 @@ class Guard:
                 raise RuntimeError(_new(name))
 
     def _change(self, held: list[int]) -> str:
-        if moved := [parameter for each in self.workers for parameter in each.unbound()]:
+        if moved := [parameter for attached in self.workers for parameter in attached.unbound()]:
             return (
                 f"{len(moved)} parameters, the first of which is {self._name(moved[0])}, are stored elsewhere than "
                 "when the algorithm was attached, and would not be averaged: cast, move or re-bind (.data = ...) them "
                 "before attaching, and attach once"
             )
-        unfrozen = [each for each in self._frozen if each.requires_grad]
-        if new := [*unfrozen, *(each for each in parameters_of(self.optimizer) if id(each) not in self._held)]:
+        unfrozen = [parameter for parameter in self._frozen if parameter.requires_grad]
+        if new := [
+            *unfrozen,
+            *(parameter for parameter in parameters_of(self.optimizer) if id(parameter) not in self._held),
+        ]:
             return _new(self._name(new[0]))
         return (
             f"the optimizer has {len(held)} parameters, {len(self._held)} when the algorithm was attached, or has them "
@@ -306,7 +311,7 @@ class Guard:
         )
 
     def _name(self, parameter: nn.Parameter) -> str:
-        names = {id(each): name for name, each in self.model.named_parameters()} | self._names
+        names = {id(named): name for name, named in self.model.named_parameters()} | self._names
         return names.get(id(parameter), f"a parameter of shape {tuple(parameter.shape)}")
 
     def _check_wrappers(self) -> None:
@@ -322,7 +327,7 @@ class Guard:
 
 def _wrapped(modules: set[int], workers: set[int]) -> bool:
     """Whether DistributedDataParallel averages one of these modules over more than one of these ranks."""
-    wrappers = [each for each in gc.get_objects() if issubclass(type(each), DistributedDataParallel)]
+    wrappers = [candidate for candidate in gc.get_objects() if issubclass(type(candidate), DistributedDataParallel)]
     return any(
         id(getattr(wrapper, "module", None)) in modules and len(workers & set(ranks_of(wrapper.process_group))) > 1
         for wrapper in wrappers

@@ -78,8 +78,8 @@ class ShardedWorkers(AttachedWorkers):
             return {key: self.spread(value) for key, value in state.items()}
         if not isinstance(state, Tensor) or state.shape[-1:] != self._rows.shape[-1:]:
             return state
-        parts = state.split([local(each).numel() for each in self.parameters[0]], -1)
-        return {name: as_shard(part, each) for (name, each), part in zip(self._named(), parts, strict=True)}
+        parts = state.split([local(parameter).numel() for parameter in self.parameters[0]], -1)
+        return {name: as_shard(part, parameter) for (name, parameter), part in zip(self._named(), parts, strict=True)}
 
     def gathered(self, state: Any) -> Any:
         """What `spread` was given."""
@@ -87,12 +87,12 @@ class ShardedWorkers(AttachedWorkers):
             return state
         if state.keys() != dict(self._named()).keys():
             return {key: self.gathered(value) for key, value in state.items()}
-        parts = [local(state[name]).flatten(state[name].ndim - each.ndim) for name, each in self._named()]
+        parts = [local(state[name]).flatten(state[name].ndim - parameter.ndim) for name, parameter in self._named()]
         return torch.cat(parts, -1)
 
     def _named(self) -> list[tuple[str, Tensor]]:
         own = set(map(id, self.parameters[0]))
-        return [(name, each) for name, each in self.models[0].named_parameters() if id(each) in own]
+        return [(name, parameter) for name, parameter in self.models[0].named_parameters() if id(parameter) in own]
 
     def _give(self, parameter: nn.Parameter, gradient: Tensor) -> None:
         if parameter.grad is None:

@@ -88,7 +88,7 @@ class Stacked(Engine):
         """Fill the gradients of the workers of a stack; returns their losses and further means, [k] or [k, 1 + m]."""
         stack, forward = self.stacks[index], self.forwards[index]
         stack.load()
-        found = []
+        of_parts = []
         parts = zip(inputs.chunk(self.micro_batches, 1), targets.chunk(self.micro_batches, 1), strict=True)
         for number, (x, y) in enumerate(parts):
             stack.track(number * self.members.num_local < self.micro_batches)  # only member 0 does
@@ -96,9 +96,9 @@ class Stacked(Engine):
             losses, *further = given if isinstance(given, tuple) else (given,)
             (losses.sum() / self.micro_batches).backward()
             losses = losses.detach()
-            found.append(torch.cat([losses.unsqueeze(1), *further], 1) if further else losses)
+            of_parts.append(torch.cat([losses.unsqueeze(1), *further], 1) if further else losses)
         stack.store()
-        return found[0] if len(found) == 1 else torch.stack(found).mean(0)
+        return of_parts[0] if len(of_parts) == 1 else torch.stack(of_parts).mean(0)
 
 
 def stacking_pays(form: Form, model: nn.Module, sample: Tensor, samples: int, device: str) -> bool:

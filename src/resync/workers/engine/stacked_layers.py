@@ -83,8 +83,8 @@ class Stack(nn.Module):
 
     def store(self) -> None:
         """Write the gradients of all passes since `load`."""
-        found = [torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for leaf in self._leaves]
-        torch._foreach_copy_(self._grads, [gradient[: self.size] for gradient in found])
+        gradients = [torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for leaf in self._leaves]
+        torch._foreach_copy_(self._grads, [gradient[: self.size] for gradient in gradients])
         self._leaves = []
 
     def track(self, tracked: bool) -> None:
@@ -170,16 +170,16 @@ class LinearOfChannels(Layer):
 
     def forward(self, values: Tensor) -> Tensor:
         of_workers = values.unflatten(1, (self.workers, -1)).transpose(0, 1).contiguous()
-        found: Tensor = _GradientInOrder.apply(_linear(of_workers, self.weight, self.bias))
-        return found.transpose(0, 1).flatten(1)
+        outputs: Tensor = _GradientInOrder.apply(_linear(of_workers, self.weight, self.bias))
+        return outputs.transpose(0, 1).flatten(1)
 
 
 class LinearOfSamples(Layer):
     """A linear layer, [k * b, ..., inputs] to [k * b, ..., outputs]."""
 
     def forward(self, values: Tensor) -> Tensor:
-        found = _linear(values.reshape(self.workers, -1, values.shape[-1]), self.weight, self.bias)
-        return found.view(*values.shape[:-1], -1)
+        outputs = _linear(values.reshape(self.workers, -1, values.shape[-1]), self.weight, self.bias)
+        return outputs.view(*values.shape[:-1], -1)
 
 
 class GroupNorm(Layer):
@@ -209,11 +209,11 @@ class BatchNorm(Layer):
         _require(layer.affine and layer.track_running_stats and layer.momentum is not None, f"a layer {layer}")
         self.momentum, self.eps, self.tracked = layer.momentum, layer.eps, True
         for name in self.BUFFERS:
-            of_worker = [getattr(each, name) for each in layers]
+            of_worker = [getattr(norm, name) for norm in layers]
             stacked = torch.stack([of_worker[index % len(layers)] for index in range(computed)])
             self.register_buffer(name, stacked)
-            for each, place in zip(layers, stacked, strict=False):
-                setattr(each, name, place)
+            for norm, place in zip(layers, stacked, strict=False):
+                setattr(norm, name, place)
 
     def forward(self, values: Tensor) -> Tensor:
         assert self.bias is not None
@@ -252,8 +252,8 @@ class TiedEmbeddingOfSamples(Layer):
         return F.embedding((of_workers + first).flatten(0, 1), self.weight.flatten(0, 1))
 
     def logits(self, vectors: Tensor) -> Tensor:
-        found = _linear(vectors.reshape(self.workers, -1, vectors.shape[-1]), self.weight, None)
-        return found.view(*vectors.shape[:-1], -1)
+        logits = _linear(vectors.reshape(self.workers, -1, vectors.shape[-1]), self.weight, None)
+        return logits.view(*vectors.shape[:-1], -1)
 
 
 class LearnedPositionsOfSamples(Layer):
@@ -285,12 +285,12 @@ def _linear(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def _views(parameters: Sequence[nn.Parameter], rows: Tensor) -> list[Tensor]:
     """For each parameter, those of all workers: views [k, ...] of `rows` [k, P] in its memory format."""
-    found, offset = [], rows.storage_offset()
+    views, offset = [], rows.storage_offset()
     for parameter in parameters:
         strides = rows.stride(0), *parameter.stride()
-        found.append(rows.detach().as_strided((len(rows), *parameter.shape), strides, offset))
+        views.append(rows.detach().as_strided((len(rows), *parameter.shape), strides, offset))
         offset += parameter.numel()
-    return found
+    return views
 
 
 def _is_container(module: nn.Module) -> bool:

@@ -35,7 +35,7 @@ class Workers:
     def __init__(self, model: nn.Module, num_local: int) -> None:
         self._rows = row_like(trainable(model), num_local)
         self.models = [model, *(copy.deepcopy(model) for _ in range(num_local - 1))]
-        self.parameters = [trainable(each) for each in self.models]
+        self.parameters = [trainable(of_worker) for of_worker in self.models]
         self._rows.grad = self.grads
         for parameters, row, gradients in zip(self.parameters, self._rows.data, self.grads, strict=True):
             copy_into(parameters, row)
@@ -161,7 +161,7 @@ def trainable(model: nn.Module) -> list[nn.Parameter]:
 def alike(parameters: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
     """The parameters that share a dtype and a device, and so a row, in the order in which these first appear."""
     kinds = dict.fromkeys((parameter.dtype, parameter.device) for parameter in parameters)
-    return [[each for each in parameters if (each.dtype, each.device) == kind] for kind in kinds]
+    return [[parameter for parameter in parameters if (parameter.dtype, parameter.device) == kind] for kind in kinds]
 
 
 def row_like(parameters: Sequence[nn.Parameter], num_local: int) -> nn.Parameter:

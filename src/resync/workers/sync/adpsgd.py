@@ -98,7 +98,7 @@ class ADPSGDAlgorithm(Algorithm):
         if not pairs:
             return
         exchange = self.transport.post(
-            self.x, tuple((pairs[each],) if each in pairs else () for each in range(self.size))
+            self.x, tuple((pairs[worker],) if worker in pairs else () for worker in range(self.size))
         )
         [received] = exchange.wait()
         for index in self.transport.here(pairs):

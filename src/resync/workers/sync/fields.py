@@ -39,15 +39,15 @@ def field(workers: Workers, optimizer: Optimizer, name: str) -> Iterator[Tensor]
         yield _like(optimizer, parameters_of(optimizer), name)
         return
     own = set(map(id, workers.parameters[0]))
-    parameters = [each for each in parameters_of(optimizer) if id(each) in own]
+    parameters = [candidate for candidate in parameters_of(optimizer) if id(candidate) in own]
     values = [optimizer.state.get(parameter, {}).get(name) for parameter in parameters]
     has = list(map(_fits, parameters, values))
     kind = next((value for value, fits in zip(values, has, strict=True) if fits), None)
     # Where none of the row has the field, as that of another optimizer in this one, others do.
     dtype = (_like(optimizer, [*parameters, *_trained(optimizer)], name) if kind is None else kind).dtype
     parts = [
-        local(value if fits else torch.zeros_like(each, dtype=dtype)).detach().flatten()
-        for each, value, fits in zip(parameters, values, has, strict=True)
+        local(value if fits else torch.zeros_like(weight, dtype=dtype)).detach().flatten()
+        for weight, value, fits in zip(parameters, values, has, strict=True)
     ]
     whole = torch.cat([*parts, torch.tensor(has, dtype=dtype, device=parts[0].device)]).unsqueeze(0)
     yield whole
@@ -79,7 +79,7 @@ def _first_state(optimizer: Optimizer, parameter: Tensor) -> dict[str, Any]:
     """The state that a parameter would have after one step of the optimizer with a gradient of zero."""
     still = torch.zeros_like(parameter, requires_grad=True)
     still.grad = torch.zeros_like(parameter)
-    group = next(group for group in optimizer.param_groups if any(each is parameter for each in group["params"]))
+    group = next(group for group in optimizer.param_groups if any(member is parameter for member in group["params"]))
     alone = copy(optimizer)
     alone.state, alone.param_groups = defaultdict(dict), [group | {"params": [still]}]
     remove_hooks(alone)
@@ -93,7 +93,7 @@ def _complete_state(optimizer: Optimizer, parameter: Tensor) -> None:
     for name, value in _first_state(optimizer, parameter).items():
         if state.get(name) is not None:
             continue
-        others = [found[name] for found in optimizer.state.values() if found.get(name) is not None]
+        others = [other[name] for other in optimizer.state.values() if other.get(name) is not None]
         is_counter = not _fits(parameter, value) and isinstance(value, (Tensor, int, float))
         largest = max([value, *others], key=float) if is_counter else value
         state[name] = largest.to(value, copy=True) if isinstance(value, Tensor) else copy(largest)

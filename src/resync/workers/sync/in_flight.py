@@ -78,7 +78,7 @@ class InFlight:
         for number, sent in enumerate(self.sent):
             sent.copy_(state["workers"][f"sent {number}"])
         with self.transport.uncounted():
-            for sent_at, due in sorted({each for each in zip(self.sent_at, self.due, strict=True) if each[1]}):
+            for sent_at, due in sorted({pair for pair in zip(self.sent_at, self.due, strict=True) if pair[1]}):
                 self._post(sent_at, due)
 
     def _post(self, sent_at: int, due: int) -> Mix:
@@ -106,6 +106,6 @@ class InFlight:
                 if sender in senders:
                     heard[receiver].append((sender, mix.in_weights[senders.index(sender), receiver]))
         weights = np.zeros((max(map(len, heard)), size))
-        for receiver, found in enumerate(heard):
-            weights[: len(found), receiver] = [weight for _, weight in found]
-        return Mix(tuple(tuple(sender for sender, _ in found) for found in heard), self_weights, weights)
+        for receiver, received in enumerate(heard):
+            weights[: len(received), receiver] = [weight for _, weight in received]
+        return Mix(tuple(tuple(sender for sender, _ in messages) for messages in heard), self_weights, weights)

@@ -27,11 +27,11 @@ def outer_step_(
 @contextmanager
 def on_device(device: torch.device, *kept: Tensor) -> Iterator[list[Tensor]]:
     """What `Training.keep` has stored, on `device` for the block; what is done to it is done to what is stored."""
-    here = [each.to(device, non_blocking=True) for each in kept]
+    here = [tensor.to(device, non_blocking=True) for tensor in kept]
     yield here
-    for each, own in zip(kept, here, strict=True):
-        if own is not each:
-            each.copy_(own)
+    for stored, own in zip(kept, here, strict=True):
+        if own is not stored:
+            stored.copy_(own)
 
 
 def keep_on_cpu(values: Tensor) -> Tensor:

@@ -39,7 +39,7 @@ class PALSGDAlgorithm(DiLoCoAlgorithm):
         first = self.transport.local.start
         pulled = [self._coin(first + index) for index in range(self.workers.num_local)]
         self.pulled = torch.tensor(pulled, device=self.rows.device).unsqueeze(1)
-        self.workers.step_only([index for index, each in enumerate(pulled) if not each])
+        self.workers.step_only([index for index, is_pulled in enumerate(pulled) if not is_pulled])
 
     @torch.no_grad()
     def after_step(self, lr: float) -> bool:

@@ -70,15 +70,15 @@ class RelaySumAlgorithm(Algorithm):
 def _missing(neighbours: tuple[tuple[int, ...], ...]) -> Tensor:
     """The number of workers further away than 1, 2, ... edges, [steps, K], as long as there are any."""
     reached = [{worker} for worker in range(len(neighbours))]
-    found: list[list[int]] = []
+    counts: list[list[int]] = []
     while True:
         reached = [
-            own.union(*(reached[each] for each in peers)) for own, peers in zip(reached, neighbours, strict=True)
+            own.union(*(reached[peer] for peer in peers)) for own, peers in zip(reached, neighbours, strict=True)
         ]
         missing = [len(neighbours) - len(own) for own in reached]
         if not any(missing):
-            return torch.tensor(found, dtype=torch.int64).reshape(len(found), len(neighbours))
-        found.append(missing)
+            return torch.tensor(counts, dtype=torch.int64).reshape(len(counts), len(neighbours))
+        counts.append(missing)
 
 
 build = RelaySumAlgorithm

@@ -29,9 +29,9 @@ class Bleu:
         """Matching and total n-grams for n = 1 to 4, and the numbers of tokens of both sides, [10]."""
         if not references:
             return [0] * 10
-        ours, theirs = ([self.prepared(each) for each in side] for side in (translations, references))
-        found = self.metric.corpus_score(ours, [theirs])
-        return [*found.counts, *found.totals, found.sys_len, found.ref_len]
+        ours, theirs = ([self.prepared(sentence) for sentence in side] for side in (translations, references))
+        score = self.metric.corpus_score(ours, [theirs])
+        return [*score.counts, *score.totals, score.sys_len, score.ref_len]
 
     def score(self, statistics: Sequence[int]) -> float:
         counts, totals, (ours, theirs) = statistics[:4], statistics[4:8], statistics[8:]

@@ -112,12 +112,12 @@ def _weights_seed(run: Run) -> int:
 
 
 def _transforms(run: Run, share: Share) -> tuple[BatchTransform, ...]:
-    classes, found = run.facts["num_classes"], list[BatchTransform]()
+    classes, transforms = run.facts["num_classes"], list[BatchTransform]()
     if run.loss.label_noise:
-        found.append(LabelNoise(run.loss.label_noise, classes, run.seed, share))
+        transforms.append(LabelNoise(run.loss.label_noise, classes, run.seed, share))
     if run.loss.mixup:
-        found.append(Mixup(run.loss.mixup, classes, run.micro_batches, run.seed, share))
-    return tuple(found)
+        transforms.append(Mixup(run.loss.mixup, classes, run.micro_batches, run.seed, share))
+    return tuple(transforms)
 
 
 def _model(run: Run, out: Path) -> nn.Module:

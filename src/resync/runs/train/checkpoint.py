@@ -79,7 +79,7 @@ class Checkpoints:
             _save(partial / f"workers{first:05d}.pt", {"first": first, "states": workers})
         if self.transport.rank == 0:
             firsts = range(0, self.transport.num_workers, self.transport.num_local)
-            files = [f"workers{each:05d}.pt" for each in firsts]
+            files = [f"workers{number:05d}.pt" for number in firsts]
             _save(partial / "shared.pt", shared)
             if model is not None:
                 _save(partial / MODEL, _state_of(model))
@@ -102,16 +102,16 @@ class Checkpoints:
         with a warning; those with another identity are deleted.
         """
         while (step := self.transport.broadcast(self._newest_sound() if self.transport.rank == 0 else 0)) >= 0:
-            found = None
+            content = None
             try:
-                found = self._read(self._folder(step))
+                content = self._read(self._folder(step))
             except UserError as error:
                 log.warning("%s, the previous one is used", error)
-            if not any(self.transport.any(found is None)):
+            if not any(self.transport.any(content is None)):
                 self.newest = step
                 if self.transport.rank == 0 and not self._damaged:
                     self._delete_old(self._folder(step))  # as a killed process could not
-                return found
+                return content
             self._damaged.add(self._folder(step))
         return None
 
@@ -135,7 +135,7 @@ class Checkpoints:
         for leftover in self.directory.glob("*.partial"):
             remove(leftover)
         clear_leftovers(self.directory)
-        for folder in reversed([each for each in _complete(self.directory) if each not in self._damaged]):
+        for folder in reversed([path for path in _complete(self.directory) if path not in self._damaged]):
             if problem := _damage(folder):
                 log.warning("%s: damaged (%s), the previous one is used", folder, problem)
                 self._damaged.add(folder)
@@ -152,7 +152,7 @@ class Checkpoints:
         self._damaged.discard(newest)
         passing = [folder for folder in _complete(self.directory) if _step_of(folder) not in self.kept]
         sound = [folder for folder in passing if folder not in self._damaged]
-        for old in [*sound[: -self.settings.keep], *(each for each in self._damaged if each.exists())]:
+        for old in [*sound[: -self.settings.keep], *(folder for folder in self._damaged if folder.exists())]:
             delete_folder(old)
         self._damaged.clear()
 
@@ -171,7 +171,7 @@ def identity_of(folder: Path) -> str:
 
 
 def _complete(directory: Path) -> list[Path]:
-    return sorted(each for each in directory.glob("step*") if re.fullmatch(r"step\d{10}", each.name))
+    return sorted(folder for folder in directory.glob("step*") if re.fullmatch(r"step\d{10}", folder.name))
 
 
 def require_sound(folder: Path, identity: str) -> None:

@@ -70,8 +70,8 @@ def _summed(session: Session, model: nn.Module, test: bool) -> Sums:
     if test:
         sums |= session.objective.test_sums(model, *place)
     device = sums["samples"].device
-    totals = session.transport.sum_(torch.cat([each.to(device) for each in sums.values()]))
-    return dict(zip(sums, totals.split([len(each) for each in sums.values()]), strict=True))
+    totals = session.transport.sum_(torch.cat([part.to(device) for part in sums.values()]))
+    return dict(zip(sums, totals.split([len(part) for part in sums.values()]), strict=True))
 
 
 def distance(session: Session) -> dict[str, float]:
@@ -99,11 +99,11 @@ def score_workers(session: Session) -> dict[str, float]:
             model.train()
     of_workers = session.transport.gather(torch.stack(list(sums.values()), 1))
     scores = [session.objective.metrics(dict(zip(sums, row, strict=True))) for row in of_workers]
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for name in scores[0]:
         values = torch.tensor([score[name] for score in scores], dtype=torch.float64)
-        found |= {worker_metric(name, each): getattr(values, each)().item() for each in STATISTICS}
-    return found
+        metrics |= {worker_metric(name, statistic): getattr(values, statistic)().item() for statistic in STATISTICS}
+    return metrics
 
 
 @torch.no_grad()
@@ -121,8 +121,8 @@ def score_swa(session: Session, metrics: Iterable[str]) -> dict[str, float]:
     with session.sync.consensus():
         mean = swa.add(session.workers.rows[0])
     with consensus(session, mean) as model:
-        found = session.objective.metrics(_summed(session, model, test=False))
-    return {swa_metric(name): found[name] for name in names}
+        values = session.objective.metrics(_summed(session, model, test=False))
+    return {swa_metric(name): values[name] for name in names}
 
 
 @torch.no_grad()

@@ -41,8 +41,8 @@ class LanguageModel(Objective):
         return targets.numel()
 
     def metrics(self, sums: Sums) -> dict[str, float]:
-        found = super().metrics(sums)
-        return found | {"val_bits_per_character": found["val_loss"] / log(2)}
+        metrics = super().metrics(sums)
+        return metrics | {"val_bits_per_character": metrics["val_loss"] / log(2)}
 
 
 def estimated_loss(

@@ -31,7 +31,7 @@ class Mixup:
         """Mixed inputs [k, b, ...] and probabilities [k, b, classes] for inputs and labels [k, b] of these workers."""
         drawn = [self._draws(inputs.shape[1], step, first_worker + index) for index in range(len(inputs))]
         # One operation over the samples of all workers, whose partners are their own.
-        lam, partner = (torch.from_numpy(np.stack(each)).to(inputs.device) for each in zip(*drawn, strict=True))
+        lam, partner = (torch.from_numpy(np.stack(draws)).to(inputs.device) for draws in zip(*drawn, strict=True))
         partner += len(targets[0]) * torch.arange(len(targets), device=inputs.device).unsqueeze(1)
         labels = F.one_hot(targets, self.num_classes).to(inputs.dtype)
         return _mean(inputs, partner, lam), _mean(labels, partner, lam)
@@ -44,7 +44,7 @@ class Mixup:
         parts = np.split(np.arange(samples), self.micro_batches)
         z = generator.beta(self.alpha, self.alpha, size=len(parts))
         lambdas = np.minimum(z, 1 - z).repeat(len(parts[0])).astype(np.float32)
-        partners = np.concatenate([generator.permutation(each) for each in parts])
+        partners = np.concatenate([generator.permutation(micro_batch) for micro_batch in parts])
         return lambdas[part], partners[part] - part.start
 
 

@@ -53,9 +53,9 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0].split("\n")
     except OSError:
         return platform.processor() or platform.machine()
-    found = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    numbers = [f"{name} {found[name]}" for name in ("cpu family", "model", "stepping") if name in found]
-    return ", ".join([found.get("model name", platform.machine()), *numbers])
+    entries = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    numbers = [f"{name} {entries[name]}" for name in ("cpu family", "model", "stepping") if name in entries]
+    return ", ".join([entries.get("model name", platform.machine()), *numbers])
 
 
 PROCESSOR = _processor()

@@ -30,4 +30,4 @@ class QuadraticValue(Objective):
             "suboptimality": [functions.error(x) for x in points],
             "samples": [1.0 for _ in points],
         }
-        return {name: torch.tensor(each, dtype=torch.float64) * (rank == 0) for name, each in values.items()}
+        return {name: torch.tensor(numbers, dtype=torch.float64) * (rank == 0) for name, numbers in values.items()}

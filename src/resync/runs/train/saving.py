@@ -58,11 +58,11 @@ def _state(session: Session) -> tuple[list[State], State]:
 
 def resume(session: Session) -> None:
     """Continue from the run's own newest checkpoint, or else from that of another run, if it names one."""
-    found = session.checkpoints.load()
-    if found is not None:
-        _restore(session, *found, session.parts)
-        session.resumed_from = [*found[1]["resumed_from"], session.sync.steps]
-        _follow(session, found[1])
+    loaded = session.checkpoints.load()
+    if loaded is not None:
+        _restore(session, *loaded, session.parts)
+        session.resumed_from = [*loaded[1]["resumed_from"], session.sync.steps]
+        _follow(session, loaded[1])
         return
     if session.log:
         session.log.begin_anew()

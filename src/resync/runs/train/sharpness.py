@@ -41,6 +41,6 @@ def _curvature(model: nn.Module, loss: Tensor, direction: list[Tensor]) -> Tenso
 def _signs(model: nn.Module, seed: int, step: int, index: int) -> list[Tensor]:
     draws = stream(seed, "sharpness", worker=index, epoch=step)
     return [
-        torch.from_numpy(2 * draws.integers(2, size=tuple(each.shape), dtype="int8") - 1).to(each)
-        for each in model.parameters()
+        torch.from_numpy(2 * draws.integers(2, size=tuple(parameter.shape), dtype="int8") - 1).to(parameter)
+        for parameter in model.parameters()
     ]

@@ -94,9 +94,9 @@ class Translation(Objective):
     def metrics(self, sums: Sums) -> dict[str, float]:
         """Validation loss (nats per token), perplexity, and the forms of BLEU (0 to 100) if their sums are given."""
         bleu = {name: form.score(sums[name].long().tolist()) for name, form in self._bleu.items() if name in sums}
-        found = super().metrics({name: total for name, total in sums.items() if name not in bleu})
-        mean = found["val_loss"]
-        return found | {"val_perplexity": exp(mean) if mean < LARGEST_EXPONENT else inf} | bleu
+        metrics = super().metrics({name: total for name, total in sums.items() if name not in bleu})
+        mean = metrics["val_loss"]
+        return metrics | {"val_perplexity": exp(mean) if mean < LARGEST_EXPONENT else inf} | bleu
 
     @cached_property
     def _bleu(self) -> dict[str, Bleu]:

@@ -125,11 +125,11 @@ def attach(
         kind = ShardedWorkers if any(map(is_sharded, model.parameters())) else AttachedWorkers
         workers = [kind(model, parameters) for parameters in alike(trainable(model)) or [[]]]
         transport = Transport(size, Clocks(workers[0].rows.device), rank, size, group=group)
-        transport.start_like_rank_0(each.rows for each in workers)
+        transport.start_like_rank_0(attached.rows for attached in workers)
         keep = keep_on_cpu if offload else torch.clone
         trainings = [
-            Training(each, transport, optimizer, total_steps or inf, warmup_steps or 0, seed, keep=keep)
-            for each in workers
+            Training(attached, transport, optimizer, total_steps or inf, warmup_steps or 0, seed, keep=keep)
+            for attached in workers
         ]
         sync = Synchronised(workers, algorithm, trainings, meetings, clip_norm)
         meetings.meet("attaching", "ready")
@@ -168,7 +168,7 @@ class Synchronised:
         self.workers, self.transport, self._meetings = workers, training.transport, meetings
         self._guard = Guard(self.workers, self.optimizer, ranks_of(self.transport.group))
         # Parameters of each dtype and device have a row, and an algorithm, of their own; all do the same in each step.
-        self.algorithms = [build(options, each) for each in trainings]
+        self.algorithms = [build(options, of_row) for of_row in trainings]
         self.algorithm = self.algorithms[0]
         self.synced = False
         self._unproven = options.rule if options.rule.follows_lr else None
@@ -188,8 +188,8 @@ class Synchronised:
 
     def begin(self) -> None:
         """Give the model the start of all workers, and attach to the optimizer; `attach` has done so."""
-        frozen = [each for each in self.model.parameters() if not each.requires_grad]
-        self.transport.start_like_rank_0(part for each in [*frozen, *self.model.buffers()] for part in plain(each))
+        frozen = [parameter for parameter in self.model.parameters() if not parameter.requires_grad]
+        self.transport.start_like_rank_0(part for tensor in [*frozen, *self.model.buffers()] for part in plain(tensor))
         for workers in self.workers:
             workers.bind()
         self._hooks = [
@@ -269,12 +269,12 @@ class Synchronised:
         from resync.workers.engine.advising import advise
 
         parts = [self.options, *([self.options.inner] if self.options.inner else [])]
-        if self.algorithm.asynchronous or not all(each.traffic and each.traffic.is_waited_for for each in parts):
+        if self.algorithm.asynchronous or not all(part.traffic and part.traffic.is_waited_for for part in parts):
             raise UserError(f"advise(): found {self.options!r}, whose messages travel while workers compute or are "
                             "rounded, allowed: a method whose steps wait for whole ones, as AllReduce")  # fmt: skip
         self._meet("advise()")
-        trained = (each for workers in self.workers for each in workers.parameters[0])
-        return advise(self.transport, sum(local(each).nbytes for each in trained))
+        trained = (parameter for workers in self.workers for parameter in workers.parameters[0])
+        return advise(self.transport, sum(local(parameter).nbytes for parameter in trained))
 
     @contextmanager
     def consensus(self) -> Iterator[nn.Module]:
@@ -336,7 +336,7 @@ class Synchronised:
         own = {"identity": self._full_identity(), "transport": self.transport.state_dict()}
         pairs = zip(self.workers, self.algorithms, strict=True)
         states = [workers.spread(algorithm.state_dict()) for workers, algorithm in pairs]
-        state = own | (states[0] if len(states) == 1 else {f"row {number}": each for number, each in enumerate(states)})
+        state = own | (states[0] if len(states) == 1 else {f"row {number}": row for number, row in enumerate(states)})
         self._write_back()
         self._guard.remember(self.steps)
         return state
@@ -380,7 +380,7 @@ class Synchronised:
 
     def _full_identity(self) -> list[str]:
         """What a state belongs to, a line each, down to the values of the parameters."""
-        digests = " ".join(each.sha256() for each in self.workers)
+        digests = " ".join(workers.sha256() for workers in self.workers)
         self._write_back()
         return [*self._identity, f"parameters with SHA-256 {digests}"]
 
@@ -496,10 +496,10 @@ class Synchronised:
 
     def _clip_gradients(self, max_norm: float) -> None:
         """Clip the gradient of all rows by its norm."""
-        norms = [each.gradient_norms() for each in self.workers]
+        norms = [attached.gradient_norms() for attached in self.workers]
         if len(norms) > 1:
-            norm = torch.linalg.vector_norm(torch.tensor([each.item() for each in norms], dtype=torch.float64))
-            norms = [norm.to(each) for each in norms]
+            norm = torch.linalg.vector_norm(torch.tensor([of_row.item() for of_row in norms], dtype=torch.float64))
+            norms = [norm.to(of_row) for of_row in norms]
         for workers, norm in zip(self.workers, norms, strict=True):
             workers.clip_gradients(max_norm, norm)
 
@@ -583,8 +583,8 @@ class _Rates:
             f"and {self.seen[-1]!r} in step {last}, in sum {sum(self.seen)!r}"
         )
         heard = self._meetings.meet(f"the end of a round in step {last}", said)
-        numbers = [[float(text) for text in _NUMBER.findall(each)] for each in heard]
-        if [_NUMBER.sub("", each) for each in heard] == [_NUMBER.sub("", said)] * len(heard) and all(
+        numbers = [[float(text) for text in _NUMBER.findall(message)] for message in heard]
+        if [_NUMBER.sub("", message) for message in heard] == [_NUMBER.sub("", said)] * len(heard) and all(
             isclose(one, other, rel_tol=_SAME) for own in numbers for one, other in zip(own, numbers[0], strict=True)
         ):
             return
@@ -597,8 +597,8 @@ _SAME = 1e-9
 _NUMBER = re.compile(r"[0-9][0-9.]*(?:e[-+]?[0-9]+)?")
 
 
-def _short(found: Any) -> str:
-    return f"{type(found).__name__} {str(found)[:60]}"
+def _short(value: Any) -> str:
+    return f"{type(value).__name__} {str(value)[:60]}"
 
 
 def _has_overflowed(optimizer: Optimizer) -> bool:
@@ -626,9 +626,9 @@ def _check_equal(meetings: StoreAllGather, lines: list[str]) -> None:
     digests = meetings.meet("attaching", sha256("\n".join(lines).encode()).hexdigest())
     if len(set(digests)) == 1:
         return
-    found = [text.split("\n") for text in meetings.meet("attaching", "\n".join(lines))]
+    texts = [text.split("\n") for text in meetings.meet("attaching", "\n".join(lines))]
     other = next(rank for rank, digest in enumerate(digests) if digest != digests[0])
-    ours, theirs = next(pair for pair in zip_longest(found[0], found[other], fillvalue="nothing") if len(set(pair)) > 1)
+    ours, theirs = next(pair for pair in zip_longest(texts[0], texts[other], fillvalue="nothing") if len(set(pair)) > 1)
     raise UserError(f"the ranks attach different things: rank 0 has {ours}, rank {other} has {theirs}")
 
 

@@ -52,18 +52,18 @@ class Targets:
 
     @cached_property
     def pilots(self) -> dict[str, Run]:
-        found = (run for paper in self.suite.papers for run in self.suite.pilots(paper, self.scale))
-        return {f"results/{run.directory}": run for run in found}
+        runs = (run for paper in self.suite.papers for run in self.suite.pilots(paper, self.scale))
+        return {f"results/{run.directory}": run for run in runs}
 
     @property
     def pilot_files(self) -> list[str]:
         return _files(self.pilots.values())
 
     def run(self, directory: str) -> Run:
-        found = self.runs.get(directory) or self.pilots.get(directory)
-        if found is None:
+        run = self.runs.get(directory) or self.pilots.get(directory)
+        if run is None:
             raise ConfigError([f"paper_configs declares no run {directory}"])
-        return found
+        return run
 
     def run_yaml(self, directory: str) -> str:
         """The text of the `run.yaml` in a run's directory, which Snakemake asks for several times."""
@@ -142,12 +142,12 @@ class Targets:
             (value.scale, value.experiment, value.series) for value in declared.published if value.of is None
         )
         hashes = [run.hash for scale, *series in of for run in self.suite.runs(paper, scale, *series)]
-        return [*(each.model_dump_json() for each in parts), *hashes]
+        return [*(part.model_dump_json() for part in parts), *hashes]
 
     def published_logs(self, paper: str) -> list[str]:
         """The published logs of a paper that have been imported, which only the audit at the published scale reads."""
-        found = Path("results/logs", paper).glob("*.json") if self.scale == "paper" else ()
-        return sorted(map(str, found))
+        files = Path("results/logs", paper).glob("*.json") if self.scale == "paper" else ()
+        return sorted(map(str, files))
 
     def item_results(self, paper: str, item: str) -> list[str]:
         """The files of its runs that an item reads: all that training writes, or none for a kind without training."""
@@ -168,7 +168,7 @@ class Targets:
         at_paper_scale = [run.hash for run in references]
         experiments = {run.experiment for run in (*runs, *references)}
         known = [value for value in declared.published_beside(self.scale) if value.experiment in experiments]
-        settings = [each.model_dump_json() for each in (self._item(paper, item), *declared.times, *known)]
+        settings = [entry.model_dump_json() for entry in (self._item(paper, item), *declared.times, *known)]
         return f"{settings} {shown} {at_paper_scale}"
 
     def item_files(self, paper: str) -> list[str]:
@@ -239,7 +239,7 @@ def why_not_made(target: str, suite: Suite) -> str:
 
 def names_of_runs(suite: Suite) -> dict[str, str]:
     """Patterns of the names in a run's directory, so that a typo in a target matches no rule."""
-    experiments = [each for paper in suite.papers.values() for each in paper.experiments.values()]
+    experiments = [experiment for paper in suite.papers.values() for experiment in paper.experiments.values()]
     return {
         "scale": one_of(suite.scales),
         "paper": one_of(suite.papers),

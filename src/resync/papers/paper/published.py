@@ -166,9 +166,9 @@ class PublishedValue(Settings):
 
     def _checks_of_place(self) -> Iterator[Check]:
         """Require a series, or words on a training that is not declared, and nothing that only runs have."""
-        found = [key for key in ("experiment", "series", "of") if getattr(self, key)]
-        if found not in (["experiment", "series"], ["of"]):
-            yield ("of",), f"found {' and '.join(found) or 'nothing'}, allowed: experiment and series, or of"
+        given = [key for key in ("experiment", "series", "of") if getattr(self, key)]
+        if given not in (["experiment", "series"], ["of"]):
+            yield ("of",), f"found {' and '.join(given) or 'nothing'}, allowed: experiment and series, or of"
         elif self.of:
             if self.metric in EXACT:
                 yield ("metric",), f"found {self.metric}, which needs no training, allowed: with experiment and series"
@@ -216,18 +216,18 @@ def most_certain(
     Bounds and comparisons of two series are no values of a series.
     """
     wanted = (experiment, series, metric)
-    found = [
+    candidates = [
         value for value in values if value.is_of_one_series and (value.experiment, value.series, value.metric) == wanted
     ]
-    return min(found, key=lambda value: (CERTAINTY.index(value.status), value.item != item), default=None)
+    return min(candidates, key=lambda value: (CERTAINTY.index(value.status), value.item != item), default=None)
 
 
 def quantities(values: Iterable[PublishedValue]) -> Iterator[list[PublishedValue]]:
     """The values of each quantity, in declared order: the most certain source first, then the others."""
-    found: dict[tuple[object, ...], list[PublishedValue]] = {}
+    by_quantity: dict[tuple[object, ...], list[PublishedValue]] = {}
     for value in values:
-        found.setdefault(_quantity(value), []).append(value)
-    for same in found.values():
+        by_quantity.setdefault(_quantity(value), []).append(value)
+    for same in by_quantity.values():
         yield sorted(same, key=lambda value: CERTAINTY.index(value.status))
 
 
@@ -237,8 +237,8 @@ def reference_time(value: PublishedValue, values: Iterable[PublishedValue]) -> f
         return None
     known = [other for other in values if other.value is not None and other.scale == value.scale]
     assert value.experiment
-    found = most_certain(known, value.experiment, value.relative_to, value.metric)
-    return found.value if found else None
+    reference = most_certain(known, value.experiment, value.relative_to, value.metric)
+    return reference.value if reference else None
 
 
 class PublishedFile(RootModel[Items[PublishedValue]]):

@@ -67,7 +67,7 @@ class Known:
             if one not in experiment.series:
                 yield node.problem(not_among(one, experiment.series))
             elif self.sound:
-                existing = [scale for scale, found in experiment.scales.items() if one in found]
+                existing = [scale for scale, names in experiment.scales.items() if one in names]
                 for scale in scales:
                     if scale not in existing:
                         message = f"{one} does not exist at scale {scale}, allowed: {', '.join(existing)}"

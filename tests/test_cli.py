@@ -312,11 +312,11 @@ def test_a_failed_workflow_ends_with_its_error_and_nothing_else(monkeypatch, cap
     assert last == "The same command continues."
 
 
-def test_readme_site_and_terminal_count_the_same_claims(monkeypatch, capsys):
+def test_docs_site_and_terminal_count_the_same_claims(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr("resync.tools.cli.running.snakemake", lambda *_: 0)
     assert main(["run"]) == 0
-    shown, page = capsys.readouterr().out, (ROOT / "README.md").read_text()
+    shown, page = capsys.readouterr().out, (ROOT / "docs/tables/claims.md").read_text()
     counted = re.findall(r"^\| (\w+), [\d,]+ runs \|[^|]+\| (of [^|]+) \|", page, re.MULTILINE)
     assert [scale for scale, _ in counted] == ["mini", "paper"]
     for scale, words in counted:

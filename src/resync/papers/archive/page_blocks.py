@@ -83,7 +83,10 @@ def status(suite: Suite, place: ArchiveFolders) -> Iterator[str]:
 
 
 def papers(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterator[str]:
-    """A row per paper of the archive: what came of its numbers and claims, at all scales together, and a figure."""
+    """A row per paper of the archive: what came of its numbers and claims, at all scales together, and a figure.
+
+    The figure is the first of its gallery that is drawn, or else the first one.
+    """
     scores = [read_json(place.archive / scale / "audit.json")["score"]["papers"] for scale in scales_of(place.archive)]
     rows, lines = coverage(suite, place.figures), []
     for paper in suite.papers.values():
@@ -92,22 +95,24 @@ def papers(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterator[str]:
             continue
         claims = [counts for score in of_paper for of in ("claims", "exploratory") for counts in score[of].values()]
         figures = relpath(place.figures, folder)
-        drawn = (
-            f"[{row.item.id}]({figures}/{cell.scale}/{paper.id}/{row.item.id}.svg)"
+        drawn = {
+            row.item.id: f"[{row.item.id}]({figures}/{cell.scale}/{paper.id}/{row.item.id}.svg)"
             for row in rows
             for cell in row.cells
             if (row.paper, cell.state) == (paper.id, DRAWN) and paper.is_figure(row.item.id)
-        )
+        }
+        first = next((drawn[item] for item in (*paper.gallery, *drawn) if item in drawn), "")
         name = f"[{markdown_text(paper.name)}](https://arxiv.org/abs/{paper.arxiv})" if paper.arxiv else paper.name
-        lines.append((name, _decided(score["numbers"] for score in of_paper), _decided(claims), next(drawn, "")))
+        lines.append((name, _decided(score["numbers"] for score in of_paper), _decided(claims), first))
     yield from pipe_table(["agree / do not / open", "numbers", "claims", "a figure"], lines, "lrrl")
 
 
 def _decided(counts: Iterable[Mapping[str, int]]) -> str:
-    """How many agree, do not, and are open."""
+    """How many agree, do not, and are open; a dash if none of them is."""
     counts = list(counts)
     of = ((AGREES,), FAILURES, (OPEN,))
-    return " / ".join(f"{sum(numbers.get(word, 0) for numbers in counts for word in words)}" for words in of)
+    sums = [sum(numbers.get(word, 0) for numbers in counts for word in words) for words in of]
+    return " / ".join(map(str, sums)) if any(sums) else "\N{EN DASH}"
 
 
 def items_by_scale(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterator[str]:

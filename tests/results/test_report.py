@@ -142,6 +142,11 @@ def test_a_paper_shows_what_is_drawn_and_says_what_is_not(site: Path):
     assert '<th scope="row">Parallel SGD</th>' in text  # of table 1, which is a table and no picture
     assert 'src="../figures/toy/fig5.' in text
     assert 'src="../figures/toy/table1.' not in text
+    headings = {place: title for title, place in re.findall(r'<h2>(.*?) <a class="permalink" href="#(\w+)"', text)}
+    assert any(title.startswith("Small ") for title in headings.values())  # what was trained here, not by the paper
+    contents = re.findall(r'<li><a href="#(\w+)"[^>]*>\1: (.*?)</a>', text)
+    assert dict(contents) == headings
+    assert "</span><small" not in text  # which reads as one word with the verdict
 
 
 def test_an_item_that_a_scale_lacks_is_absent_for_a_reason(suite: Suite, tmp_path: Path):

@@ -39,7 +39,7 @@ def test_pages_show_what_the_archive_has(papers: Suite):
         assert list(outdated(pages, papers, place_of(Path("results"), Path("figures")))) == []
         assert ["<!--results: " in page.read_text() for page in pages] == [True] * 3
         shown = re.findall(r"\(figures/reference/\w+/(\w+)/(\w+)\.svg\) \|$", readme.read_text(), re.MULTILINE)
-    galleries = {name: paper.gallery for name, paper in suite.papers.items() if paper.gallery}
+    galleries = {name: paper.gallery for name, paper in papers.papers.items() if paper.gallery}
     assert galleries.keys() <= dict(shown).keys()
     assert [(name, item) for name, item in shown if name in galleries and item not in galleries[name]] == []
 

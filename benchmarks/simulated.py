@@ -2,8 +2,9 @@
 
 `plain loop` is what the original code of Local SGD does for the clients of a GPU: a model and a torch optimizer for
 each, one after the other; the optimizer is fused, as ours is. `serial` and `stacked` are the engines, `auto` the one
-that a run gets unless it names another: the limits of `resync.workers.engine.stacked.LIMITS` follow from this table. No
-averages are taken, and no data are read.
+that a run gets unless it names another: the limits of `resync.workers.engine.stacked.LIMITS` follow from this table.
+`LocalTensor` is torch's own simulation of processes in one, for debugging; it is measured with few workers of the
+smallest net. No averages are taken, and no data are read.
 """
 
 import time
@@ -16,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from benchmarks.harness import Benchmark, Case, Goal, Measure
+from benchmarks.harness import Benchmark, Case, Goal, Measure, Unavailable
 from resync.base.settings.options import options_of
 from resync.runs.train.objective import Classification
 from resync.tasks import models
@@ -58,6 +59,8 @@ SETTINGS: list[tuple[str, dict[str, Any], tuple[int, ...], tuple[int, ...], tupl
     ("ViT d64 L4", VIT | {"dim": 64, "depth": 4, "heads": 4, "mlp_dim": 128}, CIFAR, (4,), (8, 32)),
 ]
 """Models, images, numbers of workers, and samples of a worker."""
+LARGEST_OF_LOCAL_TENSOR = 8
+"""Workers up to which a step of LocalTensor, which takes dozens of times as long as ours, is measured."""
 SMALL = "MLP 64", "CNN 8-16", "CNN 16-32", "ResNet-8 w8 GN", "ResNet-8 w8 BN", "ViT d48 L2"
 """Nets under 20,000 parameters, and those for images of 16 x 16 pixels, which are to be twice as fast."""
 GPU_SETTINGS: list[tuple[str, dict[str, Any], tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = [
@@ -116,6 +119,27 @@ class Simulation:
 
         return step
 
+    def local_tensor(self) -> Callable[[], object]:
+        """A step of torch's LocalTensor, which calls each operation for every worker."""
+        try:
+            from torch.distributed._local_tensor import LocalTensor, LocalTensorMode
+        except ImportError:
+            raise Unavailable(f"torch {torch.__version__} has no LocalTensor") from None
+        mode = LocalTensorMode(self.workers)
+        with mode:
+            net = self.model()
+            inputs, targets = (LocalTensor(dict(enumerate(each))) for each in (self.inputs, self.targets))
+            options = {"momentum": MOMENTUM, "nesterov": True, "weight_decay": DECAY}
+            optimizer = torch.optim.SGD(net.parameters(), lr=LR, **options)
+
+        def step() -> None:
+            with mode:
+                optimizer.zero_grad()
+                F.cross_entropy(net(inputs), targets).backward()
+                optimizer.step()
+
+        return step
+
     def model(self) -> nn.Module:
         """A model with initial weights."""
         return models.build(self.options, self.shape, CLASSES, seed=0).to(self.device)
@@ -150,10 +174,12 @@ def benchmark(smallest: bool = False) -> Benchmark:
 
 
 def of_group(group: str, simulation: Simulation) -> list[Case]:
-    """The four cases of a group, which make their models when they are first measured."""
+    """The cases of a group, which make their models when they are first measured."""
     steps = {"plain loop": simulation.plain} | {
         name: partial(simulation.engine, name) for name in ("serial", "stacked", "auto")
     }
+    if group.startswith("MLP 64 ") and simulation.workers <= LARGEST_OF_LOCAL_TENSOR:
+        steps["LocalTensor"] = simulation.local_tensor
     return [Case(name, partial(timed, cache(make), simulation.device), group) for name, make in steps.items()]
 
 

@@ -64,6 +64,9 @@ def build(
         workers, transport, optimizer, run.total_steps, run.warmup_steps, run.seed, engine.averages_gradients,
         run.clock, partial(np.random.RandomState, run.seed) if run.random_numbers else None,
     )  # fmt: skip
+    start = [digest_of_start(run, out)] if run.start_from else []
+    # What must be the same for a run to continue from a checkpoint: configuration, data, start and format.
+    identity = " ".join([run.hash, dataset.sha256, *start, FORMAT])
     return Session(
         run=run,
         clocks=clocks,
@@ -93,22 +96,10 @@ def build(
         objective=objective,
         losses=Losses(transport.num_local, device, objective.training_metrics),
         evaluation_steps=evaluation_steps(run),
-        checkpoints=Checkpoints(
-            out / "checkpoint", _identity(run, out, dataset), run.checkpoint, run.kept_steps, transport
-        ),
+        checkpoints=Checkpoints(out / "checkpoint", identity, run.checkpoint, run.kept_steps, transport),
         log=RunLog(out, run) if rank == 0 else None,
         swa=None if (since := run.evaluation.swa_from) is None else IterateAverage(round(since * run.steps_per_epoch)),
     )
-
-
-def _identity(run: Run, out: Path, dataset: data.Dataset) -> str:
-    """What must be the same for a run to continue from a checkpoint: configuration, data, start and format."""
-    start = [digest_of_start(run, out)] if run.start_from else []
-    return " ".join([run.hash, dataset.sha256, *start, FORMAT])
-
-
-def _weights_seed(run: Run) -> int:
-    return run.seed if run.random_numbers else stream_seed(run.seed, "init")
 
 
 def _transforms(run: Run, share: Share) -> tuple[BatchTransform, ...]:
@@ -121,7 +112,8 @@ def _transforms(run: Run, share: Share) -> tuple[BatchTransform, ...]:
 
 
 def _model(run: Run, out: Path) -> nn.Module:
-    model = models.build(run.model, run.facts["input_shape"], run.facts["num_classes"], _weights_seed(run))
+    seed = run.seed if run.random_numbers else stream_seed(run.seed, "init")
+    model = models.build(run.model, run.facts["input_shape"], run.facts["num_classes"], seed)
     if run.start_from and run.start_state != "all":
         load_start(model, run, out)
     if run.start_checkpoint:

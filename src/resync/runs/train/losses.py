@@ -11,8 +11,8 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from resync.runs.metrics.evaluation import EarlyStopping, Plateau
 from resync.workers.engine.transport import Transport
 
-_CHECKED_TOGETHER = 64
-"""Steps after which losses are checked, if nobody asks earlier: one by one it takes as long as a small layer."""
+_TOGETHER = 64
+"""Steps after which losses are added and checked, if nobody asks earlier: in turns with a step it takes longer."""
 
 
 class Diverged(Exception):
@@ -43,16 +43,15 @@ class Losses:
         self.count: float = 0
         self.apart = False
         self._first_bad = torch.zeros(num_local, dtype=torch.int64, device=device)
-        self._unchecked: list[tuple[int, Tensor]] = []
+        self._waiting: list[tuple[int, Tensor]] = []
 
     def add(self, losses: Tensor, step: int) -> None:
         """Add the losses [k] of `step`, or [k, 1 + m] with m further metrics."""
         self.latest = losses.view(self.sums.shape)
-        self.sums += self.latest
         self.count += 1
-        self._unchecked.append((step, self.latest))
-        if len(self._unchecked) == _CHECKED_TOGETHER:
-            self._check_all()
+        self._waiting.append((step, self.latest))
+        if len(self._waiting) == _TOGETHER:
+            self._find_bad(self._add_waiting())
 
     def add_some(self, losses: dict[int, Tensor], step: int, share: float) -> None:
         """Add the losses of a step that only the `share` of all workers has taken, by the index of the local ones."""
@@ -66,27 +65,33 @@ class Losses:
 
     def check(self, transport: Transport) -> None:
         """Raise Diverged on every process if any worker has had a loss that is NaN or infinite."""
-        if self.sums[:, 0].isfinite().all():  # and so is every loss in them
-            self._unchecked.clear()
-        else:
-            self._check_all()
+        added = self._add_waiting()
+        if not self.sums[:, 0].isfinite().all():  # else every loss in them is, too
+            self._find_bad(added)
         first_bad = transport.gather(self._first_bad)
         bad = first_bad.nonzero().flatten()
         if len(bad):
             worker = int(bad[first_bad[bad].argmin()])
             raise Diverged(int(first_bad[worker]), worker)
 
-    def _check_all(self) -> None:
-        """Find the first steps with a loss that is not finite among those of which it is not known."""
-        if self._unchecked:
-            steps, losses = zip(*self._unchecked, strict=True)
+    def _add_waiting(self) -> list[tuple[int, Tensor]]:
+        """Add the losses that have not been added yet, one step after the other; returns them with their steps."""
+        added, self._waiting = self._waiting, []
+        for _, losses in added:
+            self.sums += losses
+        return added
+
+    def _find_bad(self, added: list[tuple[int, Tensor]]) -> None:
+        """Find the first steps with a loss that is not finite among these."""
+        if added:
+            steps, losses = zip(*added, strict=True)
             bad = ~torch.stack(losses)[:, :, 0].isfinite()
             numbers = torch.tensor(steps, device=bad.device)[bad.int().argmax(0)]  # the first ones
             self._first_bad = torch.where(bad.any(0) & (self._first_bad == 0), numbers, self._first_bad)
-            self._unchecked.clear()
 
     def state_dict(self) -> dict[str, Any]:
         """The sums since the last evaluation, [k, 1 + m] under "workers", and the number of steps in them."""
+        self._find_bad(self._add_waiting())
         latest = {"latest": self.latest.clone()} if self.apart else {}
         return {"count": self.count, "workers": {"sum": self.sums.clone()} | latest}
 
@@ -98,6 +103,7 @@ class Losses:
 
     def take_means(self, transport: Transport) -> dict[str, float]:
         """The means over all workers and steps since the last call, by metric; NaN without steps. Resets the sums."""
+        self._find_bad(self._add_waiting())
         totals = transport.gather(self.sums).sum(0).tolist()
         number = self.count * transport.num_workers
         self.sums.zero_()

@@ -90,7 +90,7 @@ class Classification(Objective):
         """The same, and the percentages of samples with their most probable label first, and among the first five."""
         logits = self.logits(model, inputs)
         loss = F.cross_entropy(logits, targets, label_smoothing=self.label_smoothing)
-        return loss, _accuracies(_found(logits.detach(), _labels(targets)))
+        return loss, _accuracies(_found(logits.detach(), targets))
 
     def training_losses(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The same of k workers, [k] and [k, 2], from inputs and targets [k, b, ...] and a model with such outputs."""
@@ -98,13 +98,8 @@ class Classification(Objective):
         workers, samples, _ = logits.shape
         logits, targets = logits.flatten(0, 1), targets.flatten(0, 1)
         losses = F.cross_entropy(logits, targets, label_smoothing=self.label_smoothing, reduction="none")
-        found = _found(logits.detach(), _labels(targets)).view(workers, samples, -1)
+        found = _found(logits.detach(), targets).view(workers, samples, -1)
         return losses.view(workers, samples).mean(1), _accuracies(found)
-
-
-def _labels(targets: Tensor) -> Tensor:
-    """The labels [n] of targets [n], or the most probable ones of probabilities [n, classes]."""
-    return targets.argmax(1) if targets.is_floating_point() else targets
 
 
 def _accuracies(found: Tensor) -> Tensor:
@@ -115,5 +110,9 @@ def _accuracies(found: Tensor) -> Tensor:
 
 
 def _found(logits: Tensor, targets: Tensor) -> Tensor:
-    """Whether each of the five largest logits (of all, if there are fewer) is the target's, largest first [b, 5]."""
-    return logits.topk(min(5, logits.shape[1])).indices == targets.unsqueeze(1)
+    """Whether each of the five largest logits (of all, if there are fewer) is the target's, largest first [b, 5].
+
+    Targets are labels [b], or probabilities [b, classes], of which the largest counts.
+    """
+    labels = targets.argmax(1) if targets.is_floating_point() else targets
+    return logits.topk(min(5, logits.shape[1])).indices == labels.unsqueeze(1)

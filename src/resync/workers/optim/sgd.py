@@ -27,15 +27,13 @@ class FusedSGD(SGD):
             hook(self, (), {})
         for group in self.param_groups:
             stepped = [parameter for parameter in group["params"] if parameter.grad is not None]
-            fused_sgd(stepped, [self._momentum(parameter) for parameter in stepped] if group["momentum"] else [], group)
-
-    def _momentum(self, parameter: nn.Parameter) -> Tensor:
-        """The momentum of a parameter: zero before its first step, which is then that without any."""
-        state = self.state[parameter]
-        if "momentum_buffer" not in state:
-            state["momentum_buffer"] = torch.zeros_like(parameter)
-        momentum: Tensor = state["momentum_buffer"]
-        return momentum
+            momentum: list[Tensor] = []
+            for parameter in stepped if group["momentum"] else ():
+                state = self.state[parameter]
+                if "momentum_buffer" not in state:  # a first step is one without any
+                    state["momentum_buffer"] = torch.zeros_like(parameter)
+                momentum.append(state["momentum_buffer"])
+            fused_sgd(stepped, momentum, group)
 
 
 keep_unwrapped(FusedSGD)

@@ -45,7 +45,7 @@ def _carried_out(connection: Any, arguments: Sequence[str], output: str, errors:
     with connection, ExitStack() as files:
         streams = [files.enter_context(open(os.devnull, "rb")), files.enter_context(open(output, "wb"))]
         streams.append(streams[1] if errors == output else files.enter_context(open(errors, "wb")))
-        warm_client.ask(connection, arguments, [each.fileno() for each in streams], os.environ | environment)
+        warm_client.ask(connection, arguments, [stream.fileno() for stream in streams], os.environ | environment)
         answer = warm_client.answer(connection)
         if not answer:
             streams[2].write(warm_client.KILLED.encode())

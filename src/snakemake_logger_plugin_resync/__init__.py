@@ -160,8 +160,8 @@ def _job(record: Any) -> Any:
     """The job that a record announces; the rule `train` has a folder, the first output's."""
     from resync.tools.progress import Job
 
-    outputs = [str(each) for each in record.output or ()]
-    logs = [Path(str(each)) for each in record.log or ()]
+    outputs = [str(file) for file in record.output or ()]
+    logs = [Path(str(file)) for file in record.log or ()]
     folder = Path(outputs[0]).parent if record.rule_name == "train" and outputs else None
     return Job(record.jobid, record.rule_name, outputs[0] if outputs else "", logs[0] if logs else None, folder)
 

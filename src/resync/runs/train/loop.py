@@ -58,8 +58,8 @@ def train_step(session: Session, inputs: Any, targets: Any) -> bool:
         if due is None:
             session.losses.add(engine.gradients(inputs, targets, sync.steps), number)
         else:
-            found = zip(_here(session, due), inputs, targets, strict=True)
-            losses = {index: engine.gradient_of(index, x, y, each.number) for (index, each), x, y in found}
+            of_workers = zip(_here(session, due), inputs, targets, strict=True)
+            losses = {index: engine.gradient_of(index, x, y, gradient.number) for (index, gradient), x, y in of_workers}
             session.losses.add_some(losses, number, len(due) / session.run.workers)
         sync.after_backward()
         gradient_norms = engine.gradient_norms() if logged else None
@@ -126,7 +126,7 @@ def batches(session: Session) -> Iterator[tuple[Any, Any]]:
 
 def _here(session: Session, due: Sequence[Due]) -> list[tuple[int, Due]]:
     """What is due of the workers of this process, with the index of each."""
-    return [(index, each) for each in due for index in session.transport.here([each.worker])]
+    return [(index, gradient) for gradient in due for index in session.transport.here([gradient.worker])]
 
 
 def _batches_due(session: Session) -> Iterator[tuple[list[Any], list[Any]]]:
@@ -145,8 +145,8 @@ def _batches_due(session: Session) -> Iterator[tuple[list[Any], list[Any]]]:
 
     while True:
         with session.clocks.measure("data"):
-            found = [batch(*each) for _, each in _here(session, session.sync.due() or ())]
-        yield [inputs for inputs, _ in found], [targets for _, targets in found]
+            pairs = [batch(*gradient) for _, gradient in _here(session, session.sync.due() or ())]
+        yield [inputs for inputs, _ in pairs], [targets for _, targets in pairs]
 
 
 def processes_meet(session: Session) -> bool:

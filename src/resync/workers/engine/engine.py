@@ -261,11 +261,11 @@ class Engine:
         Further means of the loss function follow it.
         """
         if self.micro_batches == 1:
-            x, y = (each if isinstance(each, Tensor) else each[0] for each in (inputs, targets))
+            x, y = (side if isinstance(side, Tensor) else side[0] for side in (inputs, targets))
             return self._pass(index, x, y, scale, step, self.members.first, 0)
         total = self.workers.grads.new_zeros(())
         # Equal parts of a tensor [b, ...]; a list already consists of its parts.
-        parts = (each.chunk(self.micro_batches) if isinstance(each, Tensor) else each for each in (inputs, targets))
+        parts = (side.chunk(self.micro_batches) if isinstance(side, Tensor) else side for side in (inputs, targets))
         for number, (x, y) in enumerate(zip(*parts, strict=True)):
             member, part = divmod(number, self.micro_batches // self.members.num_local)
             with nullcontext() if number + 1 == self.micro_batches else self.incomplete():
@@ -277,8 +277,8 @@ class Engine:
         if part == 0 and self.before_gradient:
             self.before_gradient(index, member, step)
         with nullcontext() if member == 0 else untracked(self.workers.models[index]):
-            found = self.loss(self.forwards[index], x, y)
-            loss, *means = found if isinstance(found, tuple) else (found,)
+            result = self.loss(self.forwards[index], x, y)
+            loss, *means = result if isinstance(result, tuple) else (result,)
             if self.micro_batches > 1:
                 loss, means = loss / self.micro_batches, [mean / self.micro_batches for mean in means]
             self.backpropagate(loss if scale == 1 else loss * scale)

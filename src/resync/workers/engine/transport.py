@@ -316,9 +316,9 @@ class Transport:
     @torch.no_grad()
     def start_like_rank_0(self, tensors: Iterable[Tensor]) -> None:
         """Overwrite tensors of any dtypes and devices by those of rank 0; the same shapes everywhere; never counted."""
-        for each in tensors if self.world_size > 1 else ():
+        for given in tensors if self.world_size > 1 else ():
             # Of an expanded tensor, what it has in memory: elements that share a place cannot be copied into.
-            tensor = each[tuple(slice(None) if stride else slice(1) for stride in each.stride())]
+            tensor = given[tuple(slice(None) if stride else slice(1) for stride in given.stride())]
             sent = tensor.detach().to(self.clocks.device).resolve_conj().resolve_neg().contiguous()
             dist.broadcast(sent.as_strided((sent.numel(),), (1,)).view(torch.uint8), group=self.group, group_src=0)
             tensor.copy_(sent)
@@ -437,7 +437,7 @@ def _local_plan(in_peers: _Slots, places: _Slots | None) -> _LocalPlan:
             sources.append(place * workers + peers[slot] if used else 0)
             unused += [] if used else [slot * workers + receiver]
     messages = sum(map(len, in_peers))
-    return _LocalPlan(slots, messages, *(torch.tensor(each, dtype=torch.int64) for each in (sources, unused)))
+    return _LocalPlan(slots, messages, *(torch.tensor(indices, dtype=torch.int64) for indices in (sources, unused)))
 
 
 def _kind(inbox: Tensor) -> _Kind:

@@ -35,7 +35,7 @@ class StreamingDiLoCoAlgorithm(Rounds):
     def __init__(self, training: Training, options: outer.StreamingDiLoCo) -> None:
         super().__init__(training, options.rule)
         self.options = options
-        size = sum(each.numel() for each in trainable(self.workers.models[0]))
+        size = sum(parameter.numel() for parameter in trainable(self.workers.models[0]))
         number = options.fragments
         if number > size:
             raise UserError(f"fragments: found {number}, allowed: at most the {size} parameters of the model")

@@ -70,10 +70,10 @@ class _Base:
             if value not in allowed:
                 raise checks_failed("base", [((), not_among(value, allowed))])
             value = {"name": value}
-        found = handler(value)
-        if isinstance(found, SyncOptions) and not found.can_be_base:
-            raise checks_failed("base", [(("name",), not_among(found.name, allowed))])
-        return found
+        chosen = handler(value)
+        if isinstance(chosen, SyncOptions) and not chosen.can_be_base:
+            raise checks_failed("base", [(("name",), not_among(chosen.name, allowed))])
+        return chosen
 
 
 def bases() -> list[str]:

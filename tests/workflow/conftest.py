@@ -54,12 +54,22 @@ class Job(NamedTuple):
 
 
 class SnakemakeServer:
-    """Snakemake, imported once with its plug-ins and forked for every call, because imports take most of the time."""
+    """Snakemake, imported once with its plug-ins and forked for every call, because imports take most of the time.
+
+    So is what the package imports to plan, and to tell at the end of a dry run what it would cost, torch among it: of a
+    copy whose code a test changes, the jobs alone import their own package.
+    """
 
     SOURCE = """
 import os, sys
 import smart_open
+import torch._dynamo
 from snakemake.cli import get_argument_parser, main
+
+from resync.base.processes import garbage, workflow_lock, workflow_timer
+from resync.papers.archive import reference
+from resync.tools import workflow
+from resync.tools.cli import configuration
 
 get_argument_parser()
 for line in sys.stdin:

@@ -61,7 +61,7 @@ class SnakemakeServer:
     """
 
     SOURCE = """
-import os, sys
+import atexit, gc, os, sys
 import smart_open
 import torch._dynamo
 from snakemake.cli import get_argument_parser, main
@@ -72,6 +72,7 @@ from resync.tools import workflow
 from resync.tools.cli import configuration
 
 get_argument_parser()
+gc.freeze()
 for line in sys.stdin:
     directory, output, *arguments = line.rstrip("\\n").split("\\t")
     if (child := os.fork()) == 0:
@@ -81,7 +82,13 @@ for line in sys.stdin:
         for stream in (1, 2):
             os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
         sys.argv[1:] = arguments
-        main(arguments)
+        try:
+            main(arguments)
+        except SystemExit as ended:
+            atexit._run_exitfuncs()
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            os._exit(ended.code or 0)  # without clearing the memory that is shared with the others
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 

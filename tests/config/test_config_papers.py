@@ -85,7 +85,7 @@ def test_images_of_sgp_and_slowmo_are_the_original_files(suite):
 
 def test_what_travels_in_streaming_diloco_is_not_thrown_away(suite):
     runs = [run for runs in suite.expanded.values() for run in runs if run.sync.name == "streaming_diloco"]
-    assert {(run.sync.delay, run.sync.mixing) for run in runs} == {(1, 0.5)}
+    assert {(run.sync.delay, run.sync.mixing) for run in runs if run.experiment != "fragments"} == {(1, 0.5)}
 
 
 def test_qsr_weight_decay_is_that_of_figure_5(suite):
@@ -435,6 +435,31 @@ def test_options_that_do_not_go_together_are_one_line(suite, tmp_path, changes, 
         Run.from_file(file)
     [line] = caught.value.lines
     assert f": {expected}" in line
+
+
+def test_pairs_and_fragments_have_the_settings_of_their_papers(suite):
+    """NoLoCo's H and momenta, and each with the other's; Streaming DiLoCo's outer rate, delay and first average."""
+    runs = {run.series: run for run in suite.runs("outer_optimizers", "mini", "pairs")}
+    pairs = {name: run.sync for name, run in runs.items() if run.sync.name != "allreduce"}
+    assert {name: (sync.name, sync.rule.h, sync.lr, sync.momentum) for name, sync in pairs.items()} == {
+        f"{name}_h{h}": (name, h, 0.7, momentum)
+        for h, momentum in ((50, 0.5), (100, 0.3))
+        for name in ("noloco", "diloco")
+    }
+    assert {sync.nesterov for sync in pairs.values() if sync.name == "diloco"} == {False}
+    assert {run.schedule.peak for run in runs.values()} == {1.6e-2}
+    fragments = [run.sync for run in suite.runs("outer_optimizers", "mini", "fragments") if "k" in run.series]
+    assert {(sync.lr, sync.delay, sync.first) for sync in fragments} == {(0.4, 1, "period")}
+
+
+def test_the_grids_of_outer_optimizers_are_the_pilots_of_the_same_algorithm(suite):
+    run_at = {(run.experiment, run.series): run for run in suite.runs("outer_optimizers", "mini")}
+    grid = suite.papers["outer_optimizers"].experiments["grid"].tuned.grid
+    assert list(grid) == ["base", "average_k8_h20", "outer_k1_h20", "outer_k1_h20_gain1", "both_k8_h20"]
+    for series, listed in grid.items():
+        ours, pilots = run_at["grid", series], [run_at["pilot", name.removeprefix("pilot/")] for name in listed]
+        assert {(run.sync, run.workers) for run in pilots} == {(ours.sync, ours.workers)}
+        assert ours.schedule.peak in [run.schedule.peak for run in pilots]
 
 
 def test_claims_are_of_what_the_paper_says(suite):

@@ -10,7 +10,7 @@ from resync.base.settings.options import option_names, options_of
 ROOT = Path(__file__).parents[2]
 WITHOUT_A_RUN = {
     "Douillard et al. 2023 and 2025: other outer optimizers, and the same for fragments":
-        "OuterOptions.nesterov StreamingDiLoCo.first StreamingDiLoCo.momentum",
+        "StreamingDiLoCo.momentum",
     "Liu et al. 2024: their language models": "AsyncLocalSGD.optimizer_state",
     "Gu et al. 2024: the warm-up, in a training of one's own": "PowerRule.h_warmup",
     "Naganuma et al. 2025": "PALSGD.probability PALSGD.start PALSGD.strength",

@@ -14,7 +14,7 @@ WITHOUT_A_RUN = {
     "Liu et al. 2024: their language models": "AsyncLocalSGD.optimizer_state",
     "Gu et al. 2024: the warm-up, in a training of one's own": "PowerRule.h_warmup",
     "Naganuma et al. 2025": "PALSGD.probability PALSGD.start PALSGD.strength",
-    "Kolehmainen et al. 2025": "NoLoCo.lr NoLoCo.momentum NoLoCo.pull",
+    "Kolehmainen et al. 2025": "NoLoCo.lr NoLoCo.pull",
     "Iacob et al. 2025": "DESLOC.first_moment_period DESLOC.second_moment_period",
     "Defazio et al. 2025": "GPA.mu_x GPA.mu_y",
     "Jordan et al. 2024, MuLoCo and torch.optim": "Muon.beta1 Muon.beta2 Muon.momentum Muon.others_lr "

@@ -12,6 +12,7 @@ from resync.papers.audit.verdicts import Target
 from resync.papers.paper import records
 from resync.papers.paper.claim import CurveTest
 from resync.papers.paper.references import Known
+from resync.papers.render import item, search_records
 from resync.runs.results.runs import read_run, state_of
 from resync.runs.run import Run
 from resync.runs.train import search as searching
@@ -136,7 +137,20 @@ def test_records_are_lines_of_the_audit_of_their_own_scale_only(papers, tmp_path
     found = {scale: audit(papers, scale, tmp_path, ["gossip_quadratics"]).rows for scale in ("smoke", "paper")}
     assert not found["smoke"]
     assert {row.because for row in found["paper"]} == {"not run"}
-    assert len(found["paper"]) == 812
+    assert len(found["paper"]) == 1632
+
+
+def test_published_means_stand_below_ours_and_the_records_beside_each_search(papers, tmp_path):
+    table = search_records.prepare(item.load(papers, "gossip_quadratics", "records", "paper", tmp_path))
+    ours, published = ([cell.text for cell in row] for row in table.rows[:2])
+    assert ours[:4] == ["Gossip, ring", "0", "ours", item.NONE]
+    assert ours[-1] == "0 of 63"
+    assert published[:4] == ["Gossip, ring", "0", "published", "8.1"]
+    assert "1,632 of the 1,980 searches have a published record" in table.note
+    found = table.records[0] | {"best_steps": "9", "best_lr": "0.78125"}
+    assert (found["published_steps"], found["published_lr"]) == (9, 0.78125)
+    assert search_records._is_equal(found)
+    assert not search_records._is_equal(found | {"best_lr": "0.7813"})
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def _own_cell(
         if not ours.finite:
             return Cell(NONE)
         fitted = data.simulates(metric) and series.time is not None and series.time.fitted
-        text = NONE.join(f"{value:,.{decimals}f}" for value in values[:1] + values[1:][-1:])
+        text = NONE.join(f"{value:,.{decimals if value else 0}f}" for value in values[:1] + values[1:][-1:])
         return Cell(text, mark=FITTED if fitted else "")
     # The number of seeds is in the note unless it differs.
     n = ours.n if len({len(other.results("finished")) for other in data.series} - {0}) > 1 else None
@@ -175,7 +175,9 @@ def _note(data: ItemData, rows: Sequence[Sequence[Cell]], metrics: Sequence[str]
     if any(cell.best for row in rows for cell in row):
         several = any(len(series.results("finished")) > 1 for series in data.series)
         parts.append(BEST if several else BEST_OF_ONE)
-    parts += [VOLUME] if "volume_percent" in metrics else []
+    if "volume_percent" in metrics:
+        alone = any(state.run.workers == 1 for series in data.series for state in series.states)
+        parts.append(f"{VOLUME}{'; one worker sends nothing' if alone else ''}")
     parts += filter(None, [data.timed_on if any(map(data.simulates, metrics)) else ""])
     parts += [f"{FITTED} fitted to, no prediction"] if any(cell.mark == FITTED for row in rows for cell in row) else []
     return " · ".join([*parts, *status_notes(rows), *state_notes(_marks(data))])

@@ -9,12 +9,13 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from resync.papers.render.item import ItemData, Series
 from resync.papers.render.points import Level, Point, levels_note
-from resync.papers.render.style import GREY, SMALL, Style
+from resync.papers.render.style import GREY, MOST_IN_LEGEND, SMALL, Style
 from resync.papers.render.text import balanced, drawn, has_symbols
 from resync.runs.metrics.registry import extremes_of_workers
 from resync.runs.results.errors import ResultsError
@@ -25,6 +26,12 @@ Coordinate = Callable[[RunResult], ArrayLike]
 Unit = Callable[[ArrayLike], Floats]
 
 MARKERS_PER_LINE = 7
+BELOW: dict[str, Any] = {"linestyle": "-", "linewidth": 3.2, "alpha": 0.6, "marker": ""}
+"""How a line is drawn of which a later one would leave nothing to be seen: wide and pale below it."""
+_BAND, _BAND_OF_MANY = 0.18, 0.08
+"""Opacity of a band, and of one among more than MOST_IN_LEGEND."""
+_SEEN = 0.01
+"""Distance from another line, as a fraction of the panel's height, from which on a line is seen beside it."""
 LETTERS = "abcdefgh"
 """The letters of panels."""
 POINTS_PER_INCH = 72
@@ -233,13 +240,22 @@ def letter(panels: Iterable[Axes]) -> None:
         axes.set_title(f"({name})", loc="left", fontsize=8)
 
 
+def covers(later: Line, line: Line, height: float) -> bool:
+    """Whether a later line leaves nothing of this one to be seen, in a panel of this height in units of y."""
+    if later.x.shape != line.x.shape or not np.allclose(later.x, line.x):
+        return False
+    return bool(np.nanmax(np.abs(later.y - line.y), initial=0.0) < _SEEN * height)
+
+
 def draw_lines(axes: Axes, lines: Sequence[Line], limits: tuple[float, float] | None = None) -> None:
     """Draw lines above their bands; a diverged seed is a thin line that ends in a cross, a published value a level.
 
     A line begins where it enters the `limits` of the panel. One without any point is not drawn, and so is not in the
-    legend.
+    legend. One that a later line covers is drawn wide and pale below it.
     """
     lines = [from_where_it_is_seen(line, limits) for line in lines]
+    height = limits[1] - limits[0] if limits else 0.0
+    opacity = _BAND_OF_MANY if len(lines) > MOST_IN_LEGEND else _BAND
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], min_n_ticks=3))
     for position, line in enumerate(lines):
@@ -247,8 +263,9 @@ def draw_lines(axes: Axes, lines: Sequence[Line], limits: tuple[float, float] | 
             continue
         every = max(1, len(line.x) // MARKERS_PER_LINE)
         offset = position * every // max(1, len(lines))
-        axes.plot(line.x, line.y, label=line.label, markevery=(offset, every), zorder=3, **line.style.line)
-        axes.fill_between(line.x, line.low, line.high, color=line.style.color, alpha=0.18, linewidth=0, zorder=2)
+        below = BELOW if any(covers(later, line, height) for later in lines[position + 1 :]) else {}
+        axes.plot(line.x, line.y, label=line.label, markevery=(offset, every), zorder=3, **line.style.line | below)
+        axes.fill_between(line.x, line.low, line.high, color=line.style.color, alpha=opacity, linewidth=0, zorder=2)
         if line.published is not None:
             level, color = line.published, line.style.color
             axes.axhline(level.value, color=color, linestyle=level.dash, linewidth=0.9, zorder=1, alpha=level.alpha)
@@ -272,7 +289,7 @@ def draw_periods(axes: Axes, lines: Iterable[Line]) -> None:
 
 
 def end_labels(axes: Axes) -> None:
-    """Write the labels of the lines of the last panel at their ends, right of it, and a thin line to each."""
+    """Write the labels of the lines of the last panel at their ends, right of it, with a thin line to its marker."""
     lines = {str(line.get_label()): line for line in axes.get_lines() if not str(line.get_label()).startswith("_")}
     low, high = axes.get_ylim()
     transform = axes.transScale + axes.transLimits  # of data to fractions of the panel
@@ -285,18 +302,15 @@ def end_labels(axes: Axes) -> None:
     height = axes.get_window_extent().height * POINTS_PER_INCH / axes.figure.dpi
     places = spread([place for _, place in ends.values()], 1.15 * SMALL / height)
     for (label, (end, _)), place in zip(ends.items(), places, strict=True):
-        color = lines[label].get_color()
-        leader: Any = {
-            "arrowstyle": "-",
-            "color": color,
-            "linewidth": 0.7,
-            "shrinkA": 1,
-            "shrinkB": 2,
-            "relpos": (0, 0.5),
-        }
-        leader["patchA"] = None  # or it would begin at the edge of the text nearest to the line
+        line, at = lines[label], (1.06, place)
+        leader = {"arrowstyle": "-", "color": line.get_color(), "linewidth": 0.7, "shrinkA": 0, "shrinkB": 2}
+        axes.annotate("", end, at, "data", "axes fraction", leader)
+        key = Line2D([at[0]], [at[1]])
+        key.update_from(line)
+        key.set(transform=axes.transAxes, clip_on=False, markevery=None)
+        axes.add_artist(key)
         axes.annotate(
-            drawn(label), end, (1.06, place), "data", "axes fraction", leader, va="center", fontsize=SMALL,
+            drawn(label), at, (5, 0), "axes fraction", "offset points", va="center", fontsize=SMALL,
             parse_math=has_symbols(label),
         )  # fmt: skip
 

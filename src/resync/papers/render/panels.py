@@ -42,6 +42,9 @@ def draw(panels: Panels, width: float) -> Figure:
             label_y(axes, panel.y_axis, height)
     for axes in grid[-1] if one_x else ():
         axes.set(xlabel=panels.panels[0].x_axis, xlim=(min(map(_begin, panels.panels)), None))
+        if any(map(_needs_decades, panels.panels)):
+            axes.set_xscale("symlog", linthresh=1)  # with epoch 0
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     if len(panels.panels) > 1:
         letter(grid.flat)
     many = max(len(panel.lines) for panel in panels.panels) > MOST_IN_LEGEND
@@ -54,9 +57,13 @@ def draw(panels: Panels, width: float) -> Figure:
     return figure
 
 
-def _scale_axis(axes: Axes, panel: Panel) -> None:
+def _needs_decades(panel: Panel) -> bool:
     ends = [float(line.x[-1]) for line in panel.lines if line.x.size]
-    if ends and 0 < _LOGARITHMIC_FROM * min(ends) <= max(ends):
+    return bool(ends) and 0 < _LOGARITHMIC_FROM * min(ends) <= max(ends)
+
+
+def _scale_axis(axes: Axes, panel: Panel) -> None:
+    if _needs_decades(panel):
         axes.set_xscale("log", nonpositive="mask")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     else:

@@ -60,6 +60,8 @@ _COLORS = {
     "indigo": "#332288",
 }
 _DISTINCT = tuple(_COLORS.values())[:7]
+_BROWN_WITH_BLACK = (_COLORS["vermillion"], _COLORS["orange"])
+_WINE = "#3F0020"
 PALETTE = tuple(_COLORS[name] for name in ("black", "blue", "green", "vermillion"))
 """Colours of lines that are not algorithms."""
 _MARKERS = "os^DvPX*<>"
@@ -127,7 +129,7 @@ def _family(run: Run) -> str:
     if traffic is not None and traffic.topology is not None:
         return "green"
     if sync.needs.average_gradients:
-        return "black" if sync.name == "allreduce" else "orange"
+        return "black" if sync.name == "allreduce" else "purple"
     return "blue" if sync.effective_outer_lr is None else "vermillion"
 
 
@@ -186,12 +188,19 @@ def distinct(styles: Iterable[Style], most_shades: int = _MOST_SHADES) -> list[S
 
 
 def _shades(color: str, count: int) -> list[str]:
-    """Mixtures of a colour with white, then with black, none of them paler than a thin line may be."""
+    """Mixtures of a colour with white, then with a dark one, none of them paler than a thin line may be.
+
+    The dark one is black, or wine for orange hues, of which black makes the same brown.
+    """
     rgb = np.array(to_rgb(color))
+    dark = np.array(to_rgb(_WINE if color in _BROWN_WITH_BLACK else _COLORS["black"]))
     luminance = float(rgb @ (0.2126, 0.7152, 0.0722))
     most = min(0.55, max(0.0, (0.66 - luminance) / (1 - luminance)))
     shares = np.linspace(most, max(-0.55, most - (0.45 if count == 2 else 0.85)), count)
-    return [to_hex(rgb + share * (1 - rgb) if share > 0 else rgb * (1 + share)).upper() for share in shares.tolist()]
+    return [
+        to_hex(rgb + share * (1 - rgb) if share > 0 else rgb - share * (dark - rgb)).upper()
+        for share in shares.tolist()
+    ]
 
 
 def time_unit(seconds: float) -> tuple[float, str]:

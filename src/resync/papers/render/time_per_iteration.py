@@ -20,7 +20,7 @@ from resync.papers.plan.network import LINKS, Network
 from resync.papers.plan.wallclock import Machine, RunTime, wall_clock
 from resync.papers.render import options as declared
 from resync.papers.render.item import ItemData
-from resync.papers.render.lines import LETTERS, footnote, legend_of
+from resync.papers.render.lines import BELOW, LETTERS, footnote, legend_of
 from resync.papers.render.points import Point
 from resync.papers.render.style import GREY, Style, new_panels, style_of_algorithm
 from resync.runs.run import Run
@@ -214,8 +214,7 @@ def _draw_curves(axes: Axes, curves: Curves) -> None:
     drawn = [list(values.values()) for values in curves.values()]
     for position, (algorithm, values) in enumerate(curves.items(), 1):
         hidden = any(np.allclose(drawn[position - 1], other) for other in drawn[position:])
-        below = {"linestyle": "-", "linewidth": 3.2, "alpha": 0.6} if hidden else {}
-        look = style_of_algorithm(algorithm).line | {"marker": ""} | below
+        look = style_of_algorithm(algorithm).line | {"marker": ""} | (BELOW if hidden else {})
         axes.plot(list(values), list(values.values()), **look)
     axes.set_xscale("log", base=2)
     axes.set_xlabel("Workers")

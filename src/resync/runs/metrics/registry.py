@@ -225,7 +225,7 @@ _DECLARED = {
         tolerance=0.5, tolerance_reason="about the 95 % bootstrap interval of the score on 3,000 sentences",
     ),
     "sharpness": _evaluated(
-        "Sharpness", "nats", "trace of the Hessian of the training loss at the consensus model, estimated",
+        "Sharpness (trace of the Hessian)", "1", "of the training loss at the consensus model, estimated",
         better="lower", needs=(SHARPNESS,), least=-inf,
     ),
     "suboptimality": _evaluated(

@@ -41,6 +41,8 @@ def title_of(title: str, runs: Iterable[Run], references: Iterable[Run]) -> str:
         return title
     models = listed(dict.fromkeys(map(_model_of, runs)))
     published, _, subject = title.partition(": ")
+    if published.startswith("The "):
+        published = published.replace("The", "the", 1)
     return f"Small {models} on {_data_of(runs)}{': ' if subject else ''}{subject}, in place of {published}"
 
 

@@ -24,12 +24,13 @@ from resync.papers.render import (
     cost_curves,
     metric_against_option,
     metrics_table,
+    panels,
     period_and_accuracy,
     period_schedule,
     training_curves,
 )
 from resync.papers.render.item import load, render
-from resync.papers.render.lines import Panels, spread
+from resync.papers.render.lines import BELOW, Line, Panel, Panels, spread
 from resync.papers.render.origin import read_origin
 from resync.papers.render.points import Level, points_csv
 from resync.papers.render.style import COLUMN, TEXT, distinct, encode, look, style_of, style_of_algorithm
@@ -295,8 +296,18 @@ def test_a_table_of_metrics_has_published_columns_where_something_is_published(s
     assert model
     assert float(rows["QSR, H_base = 4"][3]) == pytest.approx(model.whole.total / 60, abs=0.05)  # minutes
     assert rows["SGP"][0].endswith("(n=2)")
+    assert "one worker sends nothing" not in table.note
+
     assert "mean ± standard deviation of 2 to 3 of 3 seeds" in table.note
     assert table.records[0]["training_hours_modelled_mean"] > table.records[2]["training_hours_modelled_mean"]
+
+
+def test_what_one_worker_does_not_send_is_nothing(papers: Suite, tmp_path: Path):
+    alone = papers.item_runs("outer_optimizers", "grid", "smoke")[0]
+    synthetic.write_short_run(alone, tmp_path, 75.0)
+    table = metrics_table.prepare(load(papers, "outer_optimizers", "grid", "smoke", tmp_path))
+    assert (alone.workers, table.rows[0][2].text) == (1, "0")
+    assert table.note.endswith("in % of one per step; one worker sends nothing")
 
 
 def test_a_time_to_which_the_model_is_fitted_is_no_prediction(papers: Suite, suite: Suite, finished: Path):
@@ -489,14 +500,31 @@ def test_many_lines_are_named_at_their_ends_in_the_colours_of_their_families(pap
     data = load(papers, "outer_optimizers", "methods", "smoke", tmp_path)
     figure = cost_curves.draw(cost_curves.prepare(data), TEXT)
     assert not figure.legends
-    named = {text.get_text() for text in figure.axes[-1].texts}
+    named = {text.get_text() for text in figure.axes[-1].texts} - {""}
     assert len(named) == len(data.series) > 6
+    beside = [line for line in figure.axes[-1].get_lines() if line.get_transform() == figure.axes[-1].transAxes]
+    assert len(beside) == len(data.series)  # the key to the panels that have no labels
     hues = {label: max("rgb", key=dict(zip("rgb", to_rgb(series.style.color), strict=True)).get)
             for series in data.series for label in [series.label]}  # fmt: skip
     assert hues["NoLoCo (H=20)"] == "g"
     assert hues["DiLoCo (8 workers, H=20)"] == hues["SlowMo (H=20)"] == "r"
     assert hues["Local AdamW (8 workers, H=20)"] == "b"
     assert len({series.style.color for series in data.series}) == len(data.series)
+
+
+def test_a_line_that_another_covers_is_wide_below_it_and_short_lines_are_not_squeezed():
+    x, y = np.arange(3.0), np.array([1.0, 2.0, 3.0])
+    styles = distinct([style_of_algorithm("sgp"), style_of_algorithm("allreduce"), style_of_algorithm("dpsgd")])
+    values = ((x, y), (x, y + 0.001), (20 * x, y - 0.5))
+    lines = [
+        Line(f"{at}", style, *pair, *(pair[1],) * 2)
+        for at, (style, pair) in enumerate(zip(styles, values, strict=True))
+    ]
+    axes = panels.draw(Panels([Panel("Epoch", "Loss", lines, (0.0, 4.0))], ""), TEXT).axes[0]
+    assert [line.get_linewidth() == BELOW["linewidth"] for line in axes.get_lines()] == [True, False, False]
+    assert axes.get_xscale() == "symlog"
+    *_, darkest, _ = distinct([style_of_algorithm("slowmo")] * 4 + styles[:1])
+    assert to_rgb(darkest.color)[2] > 0  # with black it would be brown
 
 
 @pytest.mark.parametrize(

@@ -307,7 +307,7 @@ def end_labels(axes: Axes) -> None:
         axes.annotate("", end, at, "data", "axes fraction", leader)
         key = Line2D([at[0]], [at[1]])
         key.update_from(line)
-        key.set(transform=axes.transAxes, clip_on=False, markevery=None)
+        key.set(transform=axes.transAxes, clip_on=False, markevery=None, label="_")
         axes.add_artist(key)
         axes.annotate(
             drawn(label), at, (5, 0), "axes fraction", "offset points", va="center", fontsize=SMALL,

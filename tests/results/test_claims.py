@@ -273,7 +273,8 @@ def bounds(**entry: Any) -> dict[str, Any]:
         (bounds(metric="val_loss", series="qsr", most=0.5),
          "validation loss of QSR, H_base = 4 is 1.0 nats, needed: at most 0.5; tested"),
         (bounds(metric="sharpness", series="qsr", most=1.0),
-         "sharpness of QSR, H_base = 4 is not known: smoke/toy/vit/qsr/seed0/summary.json: has no metric sharpness"),
+         "sharpness (trace of the Hessian) of QSR, H_base = 4 is not known: "
+         "smoke/toy/vit/qsr/seed0/summary.json: has no metric sharpness"),
         (bounds(metric="dose", series="h4", least=0.1), ""),
         (bounds(metric="dose", series="h4", least=1e3), "dose of Local SGD, H = 4 is "),
         ({"rates": "compared"}, "peak rates are 0.8 of QSR, H_base = 4, 0.8 of Local SGD, H = 4, needed: several; "),

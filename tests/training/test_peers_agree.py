@@ -146,7 +146,10 @@ def _torch(line: str, rank: int) -> list[np.ndarray]:
 def _accelerate(line: str, rank: int) -> list[np.ndarray]:
     from accelerate import Accelerator
     from accelerate.local_sgd import LocalSGD
+    from accelerate.state import AcceleratorState
 
+    # A test before this one may have started it without other processes.
+    AcceleratorState._reset_state(reset_partial_state=True)
     accelerator = Accelerator(cpu=True)
     model, optimizer = accelerator.prepare(*_task())
     with eval(line, {"LocalSGD": LocalSGD, "accelerator": accelerator, "model": model}) as rounds:

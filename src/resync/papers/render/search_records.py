@@ -21,7 +21,7 @@ def prepare(data: ItemData[SearchRecords]) -> Table:
     Where there are records, both are means over the seeds that have one. Those without a finished run are empty.
     """
     numbers = sorted({workers for series in data.series for run in _runs(series) for workers in _searched(run)})
-    headings = [Heading(title, numbers=False) for title in ("Method", "Heterogeneity", "Of")]
+    headings = [Heading(title, numbers=False) for title in ("Method", "ζ²", "Of")]
     headings += [*(Heading(f"n = {workers}") for workers in numbers), Heading("Equal")]
     rows: list[tuple[Cell, ...]] = []
     records: list[dict[str, Any]] = []

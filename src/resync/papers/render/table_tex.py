@@ -16,6 +16,7 @@ _ESCAPED = {character: f"\\{character}" for character in "&%$#_{}"} | {
     "·": r"$\cdot$",
     "∞": r"$\infty$",
     "²": r"\textsuperscript{2}",
+    "ζ": r"$\zeta$",
     "†": r"\dag{}",
     "‡": r"\ddag{}",
     "¶": r"\P{}",

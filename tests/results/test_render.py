@@ -527,6 +527,14 @@ def test_a_line_that_another_covers_is_wide_below_it_and_short_lines_are_not_squ
     assert to_rgb(darkest.color)[2] > 0  # with black it would be brown
 
 
+@pytest.mark.parametrize(("x", "whole"), [((2.0, 4.0), True), ((2.0, 3.5), False)])
+def test_between_whole_epochs_there_is_no_tick(x: tuple[float, float], whole: bool):
+    y = np.array([1.0, 2.0])
+    line = Line("SGP", style_of_algorithm("sgp"), np.array(x), y, y, y)
+    axes = panels.draw(Panels([Panel("Epoch", "Loss", [line], (0.0, 4.0))], ""), TEXT).axes[0]
+    assert all(tick == round(tick) for tick in axes.get_xticks()) == whole
+
+
 @pytest.mark.parametrize(
     ("places", "gap", "found"),
     [([0.5, 0.2], 0.1, [0.5, 0.2]), ([0.5, 0.5], 0.1, [0.6, 0.5]), ([1.0, 1.0], 0.5, [0.5, 1.0][::-1])],

@@ -256,7 +256,8 @@ def draw_lines(axes: Axes, lines: Sequence[Line], limits: tuple[float, float] | 
     lines = [from_where_it_is_seen(line, limits) for line in lines]
     height = limits[1] - limits[0] if limits else 0.0
     opacity = _BAND_OF_MANY if len(lines) > MOST_IN_LEGEND else _BAND
-    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+    whole = all(np.array_equal(line.x, np.round(line.x)) for line in lines)  # there is no epoch 2.5
+    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=whole))
     axes.yaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], min_n_ticks=3))
     for position, line in enumerate(lines):
         if not (line.x.size or line.diverged):

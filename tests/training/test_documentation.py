@@ -19,8 +19,7 @@ PAGE = (ROOT / "docs/library.md").read_text()
 [SCRIPT] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 ALGORITHMS = re.findall(r"\| `(resync\.\w+\(.*?\))` \|", PAGE)
 LOOP = """
-import torch, torch.distributed as dist
-dist.init_process_group("gloo")
+import torch
 T, W = 60, 2
 model, loss, evaluate = torch.nn.Linear(2, 1), torch.nn.MSELoss(), lambda model: print(sync)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.008)

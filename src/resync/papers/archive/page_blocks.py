@@ -104,7 +104,7 @@ def papers(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterator[str]:
         first = next((drawn[item] for item in (*paper.gallery, *drawn) if item in drawn), "")
         name = f"[{markdown_text(paper.name)}](https://arxiv.org/abs/{paper.arxiv})" if paper.arxiv else paper.name
         lines.append((name, _decided(score["numbers"] for score in of_paper), _decided(claims), first))
-    yield from pipe_table(["agree / do not / open", "numbers", "claims", "a figure"], lines, "lrrl")
+    yield from pipe_table(["paper (agree / do not / open)", "numbers", "claims", "a figure"], lines, "lrrl")
 
 
 def _decided(counts: Iterable[Mapping[str, int]]) -> str:

@@ -8,11 +8,12 @@ import torch
 from torch import nn
 
 from resync.runs.train.losses import Diverged, Losses
+from resync.runs.train.objective import Classification
 from resync.tasks import data
 from resync.tasks.data.sampling import Sampler
 from resync.workers.engine.attached_workers import AttachedWorkers
 from resync.workers.engine.clocks import Clocks
-from resync.workers.engine.engine import Engine, EngineParts
+from resync.workers.engine.engine import Engine, EngineParts, Measured
 from resync.workers.engine.transport import Transport
 from resync.workers.engine.workers import Workers, alike, trainable
 from resync.workers.sync.fields import field
@@ -47,7 +48,7 @@ def test_parameters_and_gradients_are_views_into_rows():
     workers = Workers(Tied(), 2)
     assert workers.num_parameters == 9 + 2
     inputs = torch.randn(2, 5, 3)
-    losses = engine_of(workers).gradients(inputs, torch.zeros(2, 5, 3))
+    losses = engine_of(workers).gradients(inputs, torch.zeros(2, 5, 3)).losses
     for index, model in enumerate(workers.models):
         assert model.first.weight.data_ptr() == workers.rows[index, 2:].data_ptr() == model.second.weight.data_ptr()
         assert torch.equal(model.first.weight.grad.flatten(), workers.grads[index, 2:])
@@ -171,9 +172,22 @@ def test_digits_are_what_their_facts_say():
 
 def test_losses_name_the_first_step_and_worker_that_diverged():
     losses, transport = Losses(3, CPU), Transport(3, Clocks(CPU))
-    losses.add(torch.tensor([1.0, 2.0, 3.0]), step=1)
+    losses.add(Measured(torch.tensor([1.0, 2.0, 3.0])), step=1)
     losses.check(transport)
-    losses.add(torch.tensor([1.0, nan, 3.0]), step=2)
-    losses.add(torch.tensor([torch.inf, nan, 3.0]), step=3)
+    losses.add(Measured(torch.tensor([1.0, nan, 3.0])), step=2)
+    losses.add(Measured(torch.tensor([torch.inf, nan, 3.0])), step=3)
     with pytest.raises(Diverged, match="not finite at step 2 on worker 1"):
         losses.check(transport)
+
+
+def test_accuracies_of_many_steps_together_have_the_bits_of_each_by_itself():
+    """Of two workers, with more steps than are added together, and fewer samples in some."""
+    objective, each, transport = Classification(), Classification(passes=2), Transport(2, Clocks(CPU))
+    together, apart = (Losses(2, CPU, of.training_metrics, of.training_means) for of in (objective, each))
+    for step in range(1, 150):
+        logits, targets = torch.randn(2, 7 if step % 50 else 3, 6), torch.randint(6, (2, 7 if step % 50 else 3))
+        for of, losses in ((objective, together), (each, apart)):
+            losses.add(Measured(*of.training_losses(nn.Identity(), logits, targets)), step)
+    means = together.take_means(transport)
+    assert means == apart.take_means(transport)
+    assert 0 < means["train_top1"] < means["train_top5"] < 100

@@ -50,7 +50,8 @@ def engine_of(
     shifts = torch.randn(WORKERS, workers.num_parameters, generator=torch.Generator().manual_seed(1))
     workers.rows.data.add_(0.1 * shifts[first : first + number])
     optimizer = optim.build(options_of("optim", "sgd")(), workers)
-    objective = (LanguageModel if options.task == "language_model" else Classification)(label_smoothing=0.1)
+    task = LanguageModel if options.task == "language_model" else Classification
+    objective = task(label_smoothing=0.1, passes=micro_batches)
     parts = EngineParts(workers, optimizer, objective.training_loss, micro_batches=micro_batches)
     if stacked:
         stacking = Stacking(options.form, objective.training_losses)
@@ -71,9 +72,10 @@ def found_by(engine: Engine, name: str, first: int = 0) -> dict[str, torch.Tenso
     """Losses and metrics, gradients and buffers after two passes."""
     part = slice(first, first + engine.workers.num_local)
     inputs, targets = (each[part] for each in samples(name))
-    losses = [engine.gradients(inputs, targets) for _ in range(2)][-1]
+    losses, further = [engine.gradients(inputs, targets) for _ in range(2)][-1]
     state = engine.workers.state_dict()["workers"]
-    return {"losses": losses, "gradients": engine.workers.grads.clone()} | state
+    metrics = {} if further is None else {"metrics": further}
+    return {"losses": losses, "gradients": engine.workers.grads.clone()} | metrics | state
 
 
 @pytest.mark.parametrize("micro_batches", [1, 3])

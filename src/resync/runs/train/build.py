@@ -94,7 +94,7 @@ def build(
         schedule=run.lr,
         watch=ValidationWatch(run.plateau, run.early_stopping),
         objective=objective,
-        losses=Losses(transport.num_local, device, objective.training_metrics),
+        losses=Losses(transport.num_local, device, objective.training_metrics, objective.training_means),
         evaluation_steps=evaluation_steps(run),
         checkpoints=Checkpoints(out / "checkpoint", identity, run.checkpoint, run.kept_steps, transport),
         log=RunLog(out, run) if rank == 0 else None,
@@ -167,14 +167,14 @@ def _dropout_seeding(run: Run, model: nn.Module, first_worker: int) -> Callable[
 
 
 def _objective(run: Run) -> Objective:
-    smoothing, half = run.loss.label_smoothing, HALF.get(run.precision)
+    given = run.loss.label_smoothing, HALF.get(run.precision), run.micro_batches
     match run.task:
         case "translation":
             language = run.facts["target_language"]
-            return Translation(smoothing, half, run.sync.needs.average_gradients, run.evaluation.beam_search, language)
+            return Translation(*given, run.sync.needs.average_gradients, run.evaluation.beam_search, language)
         case "language_model":
-            return LanguageModel(smoothing, half)
+            return LanguageModel(*given)
         case "quadratics":
-            return QuadraticValue(smoothing, half, run.workers, run.seed)
+            return QuadraticValue(*given, run.workers, run.seed)
         case _:
-            return Classification(smoothing, half)
+            return Classification(*given)

@@ -59,8 +59,10 @@ def train_step(session: Session, inputs: Any, targets: Any) -> bool:
             session.losses.add(engine.gradients(inputs, targets, sync.steps), number)
         else:
             of_workers = zip(_here(session, due), inputs, targets, strict=True)
-            losses = {index: engine.gradient_of(index, x, y, gradient.number) for (index, gradient), x, y in of_workers}
-            session.losses.add_some(losses, number, len(due) / session.run.workers)
+            measured = {
+                index: engine.gradient_of(index, x, y, gradient.number) for (index, gradient), x, y in of_workers
+            }
+            session.losses.add_some(measured, number, len(due) / session.run.workers)
         sync.after_backward()
         gradient_norms = engine.gradient_norms() if logged else None
         engine.step(lr)

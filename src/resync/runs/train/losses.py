@@ -1,5 +1,7 @@
 """Losses and what follows from them: a stop if one is not finite, cuts of the learning rate, an early end."""
 
+from collections.abc import Callable, Sequence
+from itertools import groupby
 from math import inf, isfinite, nan
 from typing import Any
 
@@ -9,6 +11,7 @@ from torch.optim import SGD
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from resync.runs.metrics.evaluation import EarlyStopping, Plateau
+from resync.workers.engine.engine import Measured
 from resync.workers.engine.transport import Transport
 
 _TOGETHER = 64
@@ -32,32 +35,40 @@ class Diverged(Exception):
 class Losses:
     """Sums the losses of k local workers on their device, so that adding never waits for it.
 
-    `further` metrics of the training batches are summed with them. `latest` are those of every local worker's last
-    gradient, [k, 1 + m], NaN before its first.
+    Metrics of the training batches, `further`, are summed with them; `means` computes them, [..., m], from what else
+    than losses was measured, [..., *shape]. `latest` are those of every local worker's last gradient, NaN before its
+    first; beyond the loss they are known if workers step apart.
     """
 
-    def __init__(self, num_local: int, device: torch.device, further: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        num_local: int,
+        device: torch.device,
+        further: tuple[str, ...] = (),
+        means: Callable[[Tensor], Tensor] = lambda further: further,
+    ) -> None:
         self.names = ("train_loss", *further)
+        self.means = means
         self.sums = torch.zeros(num_local, len(self.names), dtype=torch.float64, device=device)
         self.latest = torch.full_like(self.sums, nan)
         self.count: float = 0
         self.apart = False
         self._first_bad = torch.zeros(num_local, dtype=torch.int64, device=device)
-        self._waiting: list[tuple[int, Tensor]] = []
+        self._waiting: list[tuple[int, Measured]] = []
 
-    def add(self, losses: Tensor, step: int) -> None:
-        """Add the losses [k] of `step`, or [k, 1 + m] with m further metrics."""
-        self.latest = losses.view(self.sums.shape)
+    def add(self, measured: Measured, step: int) -> None:
+        """Add what all local workers have measured in `step`."""
+        self.latest = measured.losses.unsqueeze(1)
         self.count += 1
-        self._waiting.append((step, self.latest))
+        self._waiting.append((step, measured))
         if len(self._waiting) == _TOGETHER:
             self._find_bad(self._add_waiting())
 
-    def add_some(self, losses: dict[int, Tensor], step: int, share: float) -> None:
-        """Add the losses of a step that only the `share` of all workers has taken, by the index of the local ones."""
+    def add_some(self, measured: dict[int, Measured], step: int, share: float) -> None:
+        """Add what a step has measured that only the `share` of all workers has taken, by the index of local ones."""
         self.apart = True
-        for index, loss in losses.items():
-            self.latest[index] = loss.view(-1)
+        for index, of_worker in measured.items():
+            self.latest[index] = self._columns([of_worker])[0, 0]
             self.sums[index] += self.latest[index]
             if not self.latest[index, 0].isfinite() and not self._first_bad[index]:
                 self._first_bad[index] = step
@@ -74,20 +85,27 @@ class Losses:
             worker = int(bad[first_bad[bad].argmin()])
             raise Diverged(int(first_bad[worker]), worker)
 
-    def _add_waiting(self) -> list[tuple[int, Tensor]]:
-        """Add the losses that have not been added yet, one step after the other; returns them with their steps."""
+    def _add_waiting(self) -> list[tuple[int, Measured]]:
+        """Add what has not been added yet, one step after the other; returns it with its steps."""
         added, self._waiting = self._waiting, []
-        for _, losses in added:
-            self.sums += losses
+        for _, alike in groupby((measured for _, measured in added), _size):
+            for losses in self._columns(list(alike)):
+                self.sums += losses
         return added
 
-    def _find_bad(self, added: list[tuple[int, Tensor]]) -> None:
+    def _columns(self, steps: Sequence[Measured]) -> Tensor:
+        """Losses and further metrics [n, k, 1 + m] of n steps with equal batches."""
+        losses = torch.stack([step.losses for step in steps]).unsqueeze(2)
+        further = [step.further for step in steps if step.further is not None]
+        return torch.cat([losses, self.means(torch.stack(further))], 2) if further else losses
+
+    def _find_bad(self, added: list[tuple[int, Measured]]) -> None:
         """Find the first steps with a loss that is not finite among these."""
         if added:
-            steps, losses = zip(*added, strict=True)
-            bad = ~torch.stack(losses)[:, :, 0].isfinite()
-            numbers = torch.tensor(steps, device=bad.device)[bad.int().argmax(0)]  # the first ones
-            self._first_bad = torch.where(bad.any(0) & (self._first_bad == 0), numbers, self._first_bad)
+            bad = ~torch.stack([measured.losses for _, measured in added]).isfinite()
+            steps = torch.tensor([step for step, _ in added], device=bad.device)
+            first = steps[bad.int().argmax(0)]
+            self._first_bad = torch.where(bad.any(0) & (self._first_bad == 0), first, self._first_bad)
 
     def state_dict(self) -> dict[str, Any]:
         """The sums since the last evaluation, [k, 1 + m] under "workers", and the number of steps in them."""
@@ -109,6 +127,11 @@ class Losses:
         self.sums.zero_()
         self.count = 0
         return {name: total / number if number else nan for name, total in zip(self.names, totals, strict=True)}
+
+
+def _size(step: Measured) -> torch.Size | None:
+    """Steps of one size have equally many samples."""
+    return None if step.further is None else step.further.shape
 
 
 class ValidationWatch:

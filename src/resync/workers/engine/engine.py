@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,10 @@ from resync.workers.engine.settings import LossScale
 from resync.workers.engine.workers import Workers
 
 LossFunction = Callable[[nn.Module, Any, Any], Tensor | tuple[Tensor, Tensor]]
-"""(model, inputs, targets) -> mean loss of one forward pass, or that and m further means [m], which are only logged."""
+"""(model, inputs, targets) -> mean loss of one forward pass, or that and what else is logged, a tensor.
+
+Where a step of a worker has several passes or processes, these are m means [m], of which the mean is taken.
+"""
 
 
 KEPT = 2**16
@@ -78,6 +81,30 @@ class Gradients:
         self._stored.add(number)
 
 
+class Measured(NamedTuple):
+    """What the forward passes of k workers have returned: their losses [k], and what else is logged, [k, ...]."""
+
+    losses: Tensor
+    further: Tensor | None = None
+
+    @classmethod
+    def of(cls, columns: Tensor) -> "Measured":
+        """Losses [k], or losses and m further means [k, 1 + m]."""
+        return cls(columns) if columns.dim() == 1 else cls(columns[:, 0], columns[:, 1:])
+
+    def columns(self) -> Tensor:
+        """The opposite."""
+        return self.losses if self.further is None else torch.cat([self.losses.unsqueeze(1), self.further], 1)
+
+
+def joined(measured: Sequence[Measured]) -> Measured:
+    """What some groups of workers have measured, as one group."""
+    if len(measured) == 1:
+        return measured[0]
+    losses, further = zip(*measured, strict=True)
+    return Measured(torch.cat(losses), None if further[0] is None else torch.cat(further))
+
+
 class LossScales:
     """One scale for each of k local workers.
 
@@ -92,24 +119,24 @@ class LossScales:
         self.scales = torch.full((num_local,), settings.initial, dtype=torch.float64)
         self.good_steps = torch.zeros(num_local, dtype=torch.int64)
 
-    def unscaled(self, index: int, gradient: Tensor, take: Callable[[float], Tensor]) -> Tensor:
+    def unscaled(self, index: int, gradient: Tensor, take: Callable[[float], Measured]) -> Measured:
         """Call `take(scale)`, which fills the gradient of local worker `index`, until it is finite, and unscale it.
 
-        Returns the loss of the last attempt, or NaN if no scale gave a finite gradient.
+        Returns what the last attempt has measured, with a loss of NaN if no scale gave a finite gradient.
         """
         for _ in range(1 + self.settings.retries):
             scale = self.scales[index].item()
-            value = take(scale)
+            measured = take(scale)
             gradient.div_(scale)
             if gradient.isfinite().all():
                 self.good_steps[index] += 1
                 if self.good_steps[index] == self.settings.interval:
                     self.scales[index] *= self.settings.growth
                     self.good_steps[index] = 0
-                return value
+                return measured
             self.scales[index] *= self.settings.backoff
             self.good_steps[index] = 0
-        return torch.full_like(value, torch.nan)
+        return measured._replace(losses=torch.full_like(measured.losses, torch.nan))
 
     def state_dict(self) -> dict[str, Tensor]:
         """The scales [k] and the numbers of steps since their last overflow or growth [k]."""
@@ -180,21 +207,19 @@ class Engine:
         """Compile the forward and backward passes of every worker with torch.compile; evaluation is not compiled."""
         self.forwards = [torch.compile(forward, mode=mode) for forward in self.forwards]
 
-    def gradient_of(self, index: int, inputs: Any, targets: Any, step: int) -> Tensor:
-        """Fill the row of one local worker, whose inputs and targets these are; returns its loss, [1] or [1, 1 + m]."""
-        return self.members.mean_(self._gradient(index, inputs, targets, step).unsqueeze(0))
+    def gradient_of(self, index: int, inputs: Any, targets: Any, step: int) -> Measured:
+        """Fill the row of one local worker, whose inputs and targets these are; returns its loss, as `gradients`."""
+        return self._mean_over_members(self._gradient(index, inputs, targets, step))
 
-    def gradients(self, inputs: Sequence[Any], targets: Sequence[Any], step: int = 0) -> Tensor:
-        """Fill `workers.grads` with the gradient of each worker's mean loss; returns the losses [k].
+    def gradients(self, inputs: Sequence[Any], targets: Sequence[Any], step: int = 0) -> Measured:
+        """Fill `workers.grads` with the gradient of each worker's mean loss; returns these losses, and what is logged.
 
-        If the loss function gives m further means, they follow each loss: [k, 1 + m]. The inputs and targets of a
-        worker, of which a process has the share of its members, are tensors [b, ...], which go through the model in
-        `micro_batches` equal parts, or lists with one entry per part. A loss is NaN if no loss scale gave a finite
-        gradient.
+        The inputs and targets of a worker, of which a process has the share of its members, are tensors [b, ...], which
+        go through the model in `micro_batches` equal parts, or lists with one entry per part. A loss is NaN if no loss
+        scale gave a finite gradient.
         """
         batches = enumerate(zip(inputs, targets, strict=True))
-        losses = [self._gradient(index, *batch, step) for index, batch in batches]
-        return self.members.mean_(torch.stack(losses) if len(losses) > 1 else losses[0].unsqueeze(0))
+        return self._mean_over_members(joined([self._gradient(index, *batch, step) for index, batch in batches]))
 
     def gradient_norms(self) -> Tensor:
         """The L2 norms of the local workers' gradients before clipping, [k]; NaN if unknown here."""
@@ -243,23 +268,23 @@ class Engine:
             self.loss_scales.load_state_dict({name: own.pop(name) for name in self.loss_scales.state_dict()})
         return own
 
-    def _gradient(self, index: int, inputs: Any, targets: Any, step: int) -> Tensor:
+    def _mean_over_members(self, measured: Measured) -> Measured:
+        return Measured.of(self.members.mean_(measured.columns())) if self.members.processes > 1 else measured
+
+    def _gradient(self, index: int, inputs: Any, targets: Any, step: int) -> Measured:
         gradient = self.workers.grads[index]
 
-        def take(scale: float) -> Tensor:
+        def take(scale: float) -> Measured:
             with self.collecting(index):
-                loss = self._backward(index, inputs, targets, scale, step)
+                measured = self._backward(index, inputs, targets, scale, step)
             if self.members.processes > 1:
                 self.average_in_replica(gradient)
-            return loss
+            return measured
 
         return self.loss_scales.unscaled(index, gradient, take) if self.loss_scales else take(1.0)
 
-    def _backward(self, index: int, inputs: Any, targets: Any, scale: float, step: int) -> Tensor:
-        """Add the gradient of `scale` times the mean loss of one worker to its row; returns the unscaled loss.
-
-        Further means of the loss function follow it.
-        """
+    def _backward(self, index: int, inputs: Any, targets: Any, scale: float, step: int) -> Measured:
+        """Add the gradient of `scale` times the mean loss of one worker to its row; returns the loss without scale."""
         if self.micro_batches == 1:
             x, y = (side if isinstance(side, Tensor) else side[0] for side in (inputs, targets))
             return self._pass(index, x, y, scale, step, self.members.first, 0)
@@ -269,20 +294,20 @@ class Engine:
         for number, (x, y) in enumerate(zip(*parts, strict=True)):
             member, part = divmod(number, self.micro_batches // self.members.num_local)
             with nullcontext() if number + 1 == self.micro_batches else self.incomplete():
-                total = total + self._pass(index, x, y, scale, step, self.members.first + member, part)
-        return total
+                total = total + self._pass(index, x, y, scale, step, self.members.first + member, part).columns()
+        return Measured.of(total)
 
-    def _pass(self, index: int, x: Any, y: Any, scale: float, step: int, member: int, part: int) -> Tensor:
+    def _pass(self, index: int, x: Any, y: Any, scale: float, step: int, member: int, part: int) -> Measured:
         """The same for one micro-batch, number `part` of its member."""
         if part == 0 and self.before_gradient:
             self.before_gradient(index, member, step)
         with nullcontext() if member == 0 else untracked(self.workers.models[index]):
             result = self.loss(self.forwards[index], x, y)
-            loss, *means = result if isinstance(result, tuple) else (result,)
+            loss, further = result if isinstance(result, tuple) else (result, None)
             if self.micro_batches > 1:
-                loss, means = loss / self.micro_batches, [mean / self.micro_batches for mean in means]
+                loss, further = loss / self.micro_batches, None if further is None else further / self.micro_batches
             self.backpropagate(loss if scale == 1 else loss * scale)
-        return torch.cat([loss.detach().view(1), *means]) if means else loss.detach()
+        return Measured(loss.detach().view(1), None if further is None else further.unsqueeze(0))
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from resync.base.errors import UserError
-from resync.workers.engine.engine import Engine, EngineParts
+from resync.workers.engine.engine import Engine, EngineParts, Measured, joined
 from resync.workers.engine.settings import Form
 from resync.workers.engine.stacked_layers import Stack
 from resync.workers.engine.workers import even_parts
@@ -41,8 +41,8 @@ class Stacking:
 
     Attributes:
         form: the form in which the workers' samples pass through the model (`resync.workers.engine.stacked_layers`).
-        losses: (model, inputs [k, b, ...], targets [k, b, ...]) -> the mean losses of k workers [k], and if there are
-            any, m further means [k, m], which are only logged.
+        losses: (model, inputs [k, b, ...], targets [k, b, ...]) -> the mean losses of k workers [k], and what else is
+            logged, [k, ...], of several passes m means [k, m].
     """
 
     form: Form
@@ -78,14 +78,14 @@ class Stacked(Engine):
         ]
         self.forwards = list(self.stacks)
 
-    def gradients(self, inputs: Sequence[Any], targets: Sequence[Any], step: int = 0) -> Tensor:
+    def gradients(self, inputs: Sequence[Any], targets: Sequence[Any], step: int = 0) -> Measured:
         """As of the engine `serial`; inputs and targets are tensors [k, b, ...]."""
         assert isinstance(inputs, Tensor)
         assert isinstance(targets, Tensor)
-        return torch.cat([self._of_stack(index, inputs[part], targets[part]) for index, part in enumerate(self.slices)])
+        return joined([self._of_stack(index, inputs[part], targets[part]) for index, part in enumerate(self.slices)])
 
-    def _of_stack(self, index: int, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Fill the gradients of the workers of a stack; returns their losses and further means, [k] or [k, 1 + m]."""
+    def _of_stack(self, index: int, inputs: Tensor, targets: Tensor) -> Measured:
+        """Fill the gradients of the workers of a stack; returns what `losses` does."""
         stack, forward = self.stacks[index], self.forwards[index]
         stack.load()
         of_parts = []
@@ -93,12 +93,13 @@ class Stacked(Engine):
         for number, (x, y) in enumerate(parts):
             stack.track(number * self.members.num_local < self.micro_batches)  # only member 0 does
             given = self.losses(forward, x, y)
-            losses, *further = given if isinstance(given, tuple) else (given,)
+            losses, further = given if isinstance(given, tuple) else (given, None)
             (losses.sum() / self.micro_batches).backward()
-            losses = losses.detach()
-            of_parts.append(torch.cat([losses.unsqueeze(1), *further], 1) if further else losses)
+            of_parts.append(Measured(losses.detach(), further))
         stack.store()
-        return of_parts[0] if len(of_parts) == 1 else torch.stack(of_parts).mean(0)
+        if len(of_parts) == 1:
+            return of_parts[0]
+        return Measured.of(torch.stack([part.columns() for part in of_parts]).mean(0))
 
 
 def stacking_pays(form: Form, model: nn.Module, sample: Tensor, samples: int, device: str) -> bool:

@@ -51,6 +51,11 @@ WRONG = {
         ("    sync: {name: allreduce}\n", "", "11: series.parallel.sync: missing"),
         ("rule: constant, h: 4", "rule: constant", "16: series.h4.sync.period.h: missing"),
         ("expect: QSR wins\n", "", "1: expect: missing"),
+        (
+            "expect: QSR wins\n",
+            "expect: QSR wins\nregime: {rates: tuned}\n",
+            "2: regime.rates: found tuned without a grid, allowed: with tuned, which names it; shared; or compared",
+        ),
         ("  h4:\n", "  H-4:\n", "14: series.H-4: found the key 'H-4'"),
         ("  paper:\n", "  papr:\n", "26: scales.papr: found the key 'papr'"),
         ("workers: 4", "workers: '4'", "5: base.workers: found '4'"),

@@ -66,6 +66,9 @@ def expand(
     by: Blocks = "start" if blocks and blocks.value == "start" else "seed"
     of_regime = node.child("regime")
     regime = collector.validated(Regime, of_regime)[0] if of_regime else None
+    if of_regime and regime and regime.rates == "tuned" and not grid:
+        allowed = "with tuned, which names it; shared; or compared"
+        collector.note([of_regime.problem(f"found tuned without a grid, allowed: {allowed}", "rates")])
     return Experiment(name, expect.value if expect else "", ordered, scales, by, tuned, regime), runs
 
 

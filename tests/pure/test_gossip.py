@@ -22,7 +22,7 @@ BIPARTITE = ["bipartite_exponential", "bipartite_linear"]
 
 def most_peers(name, num_workers):
     """The largest number of peers, at most 5."""
-    if name in ("complete", "undirected_ring", "chain", "binary_tree", *DRAWN):
+    if name in ("complete", "undirected_ring", "chain", "binary_tree", "star", *DRAWN):
         return 1
     # The peer list of `exponential` grows with peers and always has enough of them below num_workers.
     listed = name not in ("exponential", *WEIGHTED)

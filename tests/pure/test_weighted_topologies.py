@@ -117,6 +117,7 @@ def test_symmetric_graphs_are(name, peers, k, seed):
         ("undirected_ring", [[1, 5], [0, 2], [1, 3], [2, 4], [3, 5], [0, 4]]),
         ("chain", [[1], [0, 2], [1, 3], [2, 4], [3, 5], [4]]),
         ("binary_tree", [[1], [0, 2, 3], [1, 4, 5], [1], [2], [2]]),
+        ("star", [[1, 2, 3, 4, 5], [0], [0], [0], [0], [0]]),
     ],
 )
 def test_neighbours_have_metropolis_weights(name, neighbours):

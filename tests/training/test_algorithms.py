@@ -172,7 +172,7 @@ def gossips(draw):
         size = draw(st.sampled_from([2, 4, 8]))
     listed = name != "exponential" and not topology.resolve(name).weighted
     most = len(topology.peer_list(name, 0, size)) if listed else size - 1
-    if name in ("od_equidyn", "ou_equidyn", "random_matching", "undirected_ring", "chain", "binary_tree"):
+    if name in ("od_equidyn", "ou_equidyn", "random_matching", "undirected_ring", "chain", "binary_tree", "star"):
         most = 1
     numbers = st.just(size - 1) if name == "complete" else st.integers(1, min(3, most))
     phases = [(0, draw(numbers)), (draw(st.integers(1, 4)), draw(numbers)), (draw(st.integers(5, 8)), 0)]

@@ -6,7 +6,7 @@ import torch
 from quadratic import Problem
 
 from resync.base.errors import UserError
-from resync.runs.train.search import Trials
+from resync.runs.train.search import Trials, _delay
 from resync.tasks.data.quadratics import drawn
 from resync.tasks.models.point import PointModel
 from resync.workers.engine.clocks import Clocks
@@ -23,6 +23,7 @@ EXACT = {"rtol": 1e-12, "atol": 1e-13}
 NEIGHBOURS = {
     "chain": [[1], [0, 2], [1, 3], [2, 4], [3, 5], [4]],
     "binary_tree": [[1], [0, 2, 3], [1, 4, 5], [1], [2], [2]],
+    "star": [[1, 2, 3, 4, 5], [0], [0], [0], [0], [0]],
 }
 
 
@@ -32,7 +33,7 @@ def started(name, **options):
     return problem, np.tile(START, (6, 1))
 
 
-@pytest.mark.parametrize("topology", ["undirected_ring", "chain", "binary_tree"])
+@pytest.mark.parametrize("topology", ["undirected_ring", "chain", "binary_tree", "star"])
 def test_d2_is_its_recursion_over_two_steps(topology):
     problem, x = started("d2", topology=topology)
     w, before, gradient_before = mixing.matrix(topology, 6, 0), None, None
@@ -58,8 +59,22 @@ def test_gradient_tracking_is_its_recursion_with_the_tracked_mean(topology):
         np.testing.assert_allclose(y.mean(0), gradient.mean(0), **EXACT)
 
 
+@pytest.mark.parametrize("name", ["dpsgd", "d2", "gradient_tracking"])
+def test_a_weight_of_the_neighbours_replaces_that_of_the_graph(name):
+    problem, x = started(name, topology="undirected_ring", weight=0.2)
+    x = x - LR * (x - CENTRES)  # the first step of all three
+    problem.step()
+    np.testing.assert_allclose(problem.rows, 0.6 * x + 0.2 * np.roll(x, 1, 0) + 0.2 * np.roll(x, -1, 0), **EXACT)
+
+
+def test_a_weight_leaves_something_of_a_worker_itself():
+    problem, _ = started("d2", topology="undirected_ring", weight=0.6)
+    with pytest.raises(UserError, match=r"weight: found 0\.6 for each of 2 neighbours, allowed: at most 1/2"):
+        problem.step()
+
+
 @pytest.mark.parametrize("relayed", ["model", "gradient"])
-@pytest.mark.parametrize("topology", ["chain", "binary_tree"])
+@pytest.mark.parametrize("topology", ["chain", "binary_tree", "star"])
 def test_relaysum_is_its_recursion_with_messages_and_counts(topology, relayed):
     problem, start = started("relaysum", topology=topology, relayed=relayed)
     neighbours, x = NEIGHBOURS[topology], start
@@ -122,10 +137,10 @@ ALGORITHMS = {
 }
 
 
-def trials(name, workers, seed, heterogeneity, distance):
+def trials(name, workers, seed, heterogeneity, distance, copies=1):
     functions = drawn(workers, seed, heterogeneity, distance)
     transport = Transport(workers, Clocks(torch.device("cpu")))
-    return Trials(functions, ALGORITHMS[name], Workers(PointModel(10), workers), transport)
+    return Trials(functions, ALGORITHMS[name], Workers(PointModel(10 * copies), workers), transport)
 
 
 def test_one_worker_has_no_gradient_at_its_own_optimum():
@@ -179,3 +194,28 @@ def test_searches_find_the_published_steps_and_rates(name, workers, seed, hetero
     trial = trials(name, workers, seed, heterogeneity, distance)
     search.run(lambda rate: trial.train(rate, measured_steps(20_000)))
     assert (search.steps, search.lr) == (steps, pytest.approx(lr, abs=1e-12))
+
+
+# The training with the rate that was found
+
+
+def test_noise_of_copies_adds_to_the_error_what_theory_says_and_the_first_copy_has_none():
+    """An average over all workers, x <- x - lr (H x + noise / sqrt(n)), settles at lr sigma^2 / n d times the sum of
+    1 / (2 - lr h) over the curvatures h: each direction's error is h lr^2 (sigma^2 / n d) / (1 - (1 - lr h)^2).
+    """
+    lr, sigma, (workers, copies) = 0.5, 0.3, (4, 400)
+    noisy = trials("All-reduce ring", workers, 0, 0.1, 1, 1 + copies)
+    noisy.noise = sigma
+    [(_, [quiet, *errors])] = noisy.train_copies(lr, [100])
+    assert dict(trials("All-reduce ring", workers, 0, 0.1, 1).train(lr, [100])) == {
+        100: pytest.approx(quiet, abs=1e-14)
+    }
+    curvatures = torch.linalg.eigvalsh(noisy.curvatures.mean(0))
+    expected = lr * sigma**2 / (workers * 10) * (1 / (2 - lr * curvatures)).sum().item()
+    assert len(errors) == copies
+    assert np.mean(errors) == pytest.approx(expected, rel=0.1)  # four standard errors
+
+
+@pytest.mark.parametrize(("workers", "factor"), [(1, 1), (2, 1), (4, 1.497717521), (8, 2.749657769)])
+def test_a_step_of_relaysum_on_a_chain_is_shortened_by_the_published_factor(workers, factor):
+    assert _delay(RelaySum(topology="chain"), workers) == pytest.approx(factor, rel=1e-9)

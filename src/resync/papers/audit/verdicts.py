@@ -9,6 +9,8 @@ A difference is always ours minus published. Its 95 % confidence interval decide
 * with n: 1 and no declared tolerance, the published value is one draw, which is consistent with ours if it lies in the
   interval in which another training of ours would lie (prediction interval). It agrees if that interval excludes a
   named alternative, too: an interval that holds everything tells nothing from anything;
+* such a draw on a problem that is the same here has the range of our trainings with other noise as its interval, and
+  the training without noise as its alternative;
 * a published bound: it agrees if the interval lies on the bound's right side, and disagrees on the other one;
 * a published difference or ratio of two series: the same for the difference of our two means, for a ratio of their
   logarithms;
@@ -29,7 +31,7 @@ from scipy.special import stdtrit
 
 from resync.papers.paper.claim import LEAST_SEEDS
 from resync.papers.paper.published import PublishedValue
-from resync.runs.metrics.registry import METRICS, RATIO_TOLERANCE, RATIO_TOLERANCE_REASON
+from resync.runs.metrics.registry import METRICS, NOISY_TRAININGS, RATIO_TOLERANCE, RATIO_TOLERANCE_REASON
 from resync.runs.results.seed_values import SeedValues, decimals_for, decimals_of, number, signed
 from resync.workers.formulas import rounding
 
@@ -261,6 +263,22 @@ def record(ours: float, target: Target) -> Verdict:
         return Verdict(AGREES, BY_RUNS, "equal to the record of this seed")
     word = AGREES if abs(ours - target.value) <= target.tolerance.value else DISAGREES
     return Verdict(word, BY_RUNS, f"differs from the record of this seed by {100 * (ours / target.value - 1):+.2g} %")
+
+
+def draw_of_record(noisy: tuple[float, float], quiet: float, target: Target) -> Verdict:
+    """The verdict on a number of one training with noise of its own, on a problem that is the same here.
+
+    It agrees if it lies in the range of our trainings with other noise, and this excludes the number without noise.
+    """
+    low, high = noisy
+    if not all(map(math.isfinite, (low, high, quiet))):
+        return Verdict(DISAGREES, BY_RUNS, "diverged: no finite errors")
+    found = f"the range of {NOISY_TRAININGS} trainings with other noise, {low:.4g} to {high:.4g} (95 %)"
+    if not low <= target.value <= high:
+        return Verdict(DISAGREES, BY_RUNS, f"outside {found}")
+    if low <= quiet <= high:
+        return Verdict(OPEN, TOO_FEW, f"within {found}, and so is {quiet:.4g} without noise")
+    return Verdict(AGREES, BY_RUNS, f"within {found}, which excludes {quiet:.4g} without noise")
 
 
 def record_with_rate(steps: Verdict, ours: float, published: float, target: Target) -> Verdict:

@@ -51,16 +51,20 @@ def prepare(data: ItemData[SearchedSteps]) -> Panels[SearchLine]:
     panels = []
     for _, group in groupby(data.drawn, lambda series: series.name[0]):
         of_panel = list(group)
-        title = f"ζ² = {of_panel[0].states[0].run.data.options['heterogeneity']:g}"
         lines = [
             SearchLine(series.legend, styles[series.label], found_steps(series), published_steps(data, series))
             for series in of_panel
         ]
-        panels.append(Panel(_AXIS, _STEPS, lines, title=title))
+        panels.append(Panel(_AXIS, _STEPS, lines, title=heterogeneity_title(of_panel[0])))
     records = {steps.n for panel in panels for line in panel.lines for steps in line.published.values()}
     shown = f"open: mean of published records of {counted(records, 'seed')}" if records else ""
     setting = f"{data.scale} scale: mean of {data.seeds}, band: {_RANGE}"
     return Panels(panels, " · ".join(filter(None, [setting, shown, data.absent])))
+
+
+def heterogeneity_title(series: Series) -> str:
+    """The title of the panel of an experiment."""
+    return f"ζ² = {series.states[0].run.data.options['heterogeneity']:g}"
 
 
 def published_steps(data: ItemData, series: Series) -> dict[int, SeedValues]:

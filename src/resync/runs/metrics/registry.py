@@ -47,7 +47,11 @@ def _setting(name: str) -> Need:
 CLASSIFICATION, TRANSLATION, LANGUAGE_MODEL, QUADRATICS = map(
     _task, ("classification", "translation", "language_model", "quadratics")
 )
+NOISY_TRAININGS = 39
+"""Final trainings that differ in their noise only: one more lies within their range with a probability of 95 %."""
 SEARCH = Need("search", lambda run: run.search is not None)
+FINAL = Need("search.final", lambda run: run.search is not None and run.search.final is not None)
+NOISE = Need("search.final.noise", lambda run: FINAL.met_by(run) and run.search.final.noise is not None)
 BEAM_SEARCH, SHARPNESS, ESTIMATE = map(_setting, ("beam_search", "sharpness_batches", "random_batches"))
 OWN_MODELS = Need("evaluation.also: workers", lambda run: run.evaluation.also == "workers")
 SWA = Need("evaluation.swa_from", lambda run: run.evaluation.swa_from is not None)
@@ -133,6 +137,9 @@ class Metric:
 _evaluated = partial(Metric, files=_EVALUATIONS, evaluated=True, compared=True)
 _score = partial(_evaluated, best=True)
 _searched = partial(Metric, files=_EVALUATIONS, evaluated=True, needs=(SEARCH,))
+_final = partial(Metric, files=_EVALUATIONS, evaluated=True, needs=(FINAL,))
+_noisy = partial(Metric, files=_EVALUATIONS, evaluated=True, better="lower", needs=(NOISE,))
+_WITH_NOISE = f"{NOISY_TRAININGS} trainings with the rate found"
 _top = partial(
     Metric, unit="%", files=_EVALUATIONS, better="higher", best=True, needs=(CLASSIFICATION,), compared=True, most=100
 )
@@ -233,7 +240,7 @@ _DECLARED = {
         better="lower", needs=(QUADRATICS,),
     ),
     "searched_workers": _searched(
-        "Workers", "workers", "for which a learning rate was searched: a row for each number of them",
+        "Workers", "workers", "for which a learning rate was searched: a row for each, or for each look at a training",
     ),
     "tuned_steps": _evaluated(
         "Steps to the target", "steps", "fewest steps to an error of 1e-6 that a search of the learning rate has found",
@@ -248,6 +255,13 @@ _DECLARED = {
     "search_exhausted": _searched(
         "Search cut short", "1", "1 if the search ended at its largest number of trainings, else 0", most=1,
     ),
+    "final_step": _final("Steps", "steps", "of the training with the rate found"),
+    "final_error": _final(
+        "Error", "1", "of the training with the rate found, without noise", better="lower", least=-inf, compared=True,
+    ),
+    "noisy_error": _noisy("Error with noise", "1", f"mean of {_WITH_NOISE}", compared=True),
+    "noisy_error_min": _noisy("Smallest error with noise", "1", f"of {_WITH_NOISE}"),
+    "noisy_error_max": _noisy("Largest error with noise", "1", f"of {_WITH_NOISE}"),
     "consensus_distance": _evaluated(
         "Consensus distance", "1",
         "root of the mean over the workers of the squared L2 distance of their own parameters from the average (Kong "

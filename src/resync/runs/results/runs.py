@@ -76,11 +76,11 @@ class RunResult:
         return float(self.curve(metric)[rows].iloc[0])
 
     def at_workers(self, metric: str, workers: int) -> float:
-        """A column of metrics.csv in the row of a number of workers. Raises ResultsError if it has none."""
+        """A column of metrics.csv in the last row of a number of workers. Raises ResultsError if it has none."""
         rows = self.curve("searched_workers") == workers
         if not rows.any():
             raise ResultsError(f"{self.directory / 'metrics.csv'}: has no search for {workers} workers")
-        return float(self.curve(metric)[rows].iloc[0])
+        return float(self.curve(metric)[rows].iloc[-1])
 
     @property
     def left_out(self) -> dict[str, str]:

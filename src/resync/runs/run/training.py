@@ -78,17 +78,45 @@ class Heterogeneity(Settings):
     )
 
 
+class FinalTraining(Settings):
+    """A training with the rate that a search has found, whose error is looked at every so many steps.
+
+    It ends early with an error below 1e-12. With noise 39 trainings are beside one without: another one lies between
+    the smallest and the largest of these with a probability of 95 %.
+    """
+
+    steps: PositiveInt = Field(description="its length")
+    every: PositiveInt = Field(default=1, description="steps between two looks at the error, of which the last counts")
+    most_lr: PositiveNumber | None = Field(default=None, description="largest learning rate; null: that of the search")
+    lr_by_delay: Literal[True] | None = Field(
+        default=None,
+        description="true: the learning rate is multiplied by that by which RelaySum/Model shortens steps, since a new "
+        "worker's step counts before those of far workers arrive; null: it is not",
+    )
+    weight: float | None = Field(
+        default=None, gt=0, lt=1, description="sync.weight of this training; null: that of the search"
+    )
+    noise: PositiveNumber | None = Field(
+        default=None, description="root of the mean squared norm of what is added to every gradient; null: 0"
+    )
+
+    def checks(self) -> Iterator[Check]:
+        if self.every >= self.steps:
+            yield wrong("every", self.every, f"less than its {self.steps} steps")
+
+
 class RateSearch(Settings):
     """A search of the learning rate, from that of the schedule on, for each of several numbers of workers.
 
     Each of its trainings has at most `epochs` times `steps_per_epoch` steps. See `resync.workers.formulas.rate_search`.
     """
 
-    rule: Literal["fastest", "settled"] = Field(
+    rule: Literal["fastest", "settled", "given"] = Field(
         description="fastest: the rate with which the error first falls below 1e-6; settled: the largest one with "
-        "which it settles there"
+        "which it settles there; given: that of the schedule, without a search"
     )
     trials: PositiveInt = Field(description="largest number of trainings of a search")
+    final: FinalTraining | None = Field(default=None, description="training with the rate found; null: none")
     workers: Items[PositiveInt] = Field(
         min_length=1, description="numbers of workers, each larger than the one before; the last is that of the run"
     )
@@ -96,6 +124,8 @@ class RateSearch(Settings):
     def checks(self) -> Iterator[Check]:
         if any(second <= first for first, second in pairwise(self.workers)):
             yield wrong("workers", list(self.workers), "numbers that increase")
+        if self.rule == "given" and not self.final:
+            yield wrong("final", "null with rule given", "a training, since nothing is searched")
 
 
 class ResultSettings(Settings):
@@ -336,6 +366,13 @@ class RunSettings(Execution, ResultSettings):
             yield wrong("optimizer", "another with search", "sgd without momentum and weight decay")
         if self.schedule.name != "constant" or self.warmup_steps:
             yield wrong("schedule", "another with search", "constant, whose lr is the start of the search")
+        final = search.final
+        if final and final.weight and not hasattr(self.sync, "weight"):
+            yield wrong(("search", "final", "weight"), f"with sync {self.sync.name}", "null")
+        if final and final.lr_by_delay and getattr(self.sync, "relayed", None) != "model":
+            yield wrong(
+                ("search", "final", "lr_by_delay"), f"with sync {self.sync.name}", "null, or relaysum of models"
+            )
         for size in search.workers:
             shape = TrainingShape(size, self.epochs, self.steps_per_epoch, self.total_steps, self.warmup_steps)
             yield from ((("sync", *key), message) for key, message in self.sync.checks_in(shape))

@@ -22,7 +22,7 @@ LEAST_SINGULAR_VALUE = 0.5
 class Quadratics:
     """f(x) = mean over the n workers of |A_i x - b_i|^2, whose gradient at worker i counts half: A_i^T (A_i x - b_i).
 
-    Attributes: `matrices` [n, 10, 10] and `targets` [n, 10], float64.
+    Attributes: `matrices` [n, d, d] and `targets` [n, d], float64.
     """
 
     matrices: Tensor
@@ -51,10 +51,12 @@ class Quadratics:
 
 @dataclass(frozen=True)
 class QuadraticData:
-    """The functions of this `heterogeneity` and `distance`; a batch is that of every worker, whole."""
+    """The functions of these options, see `drawn`; a batch is that of every worker, whole."""
 
     heterogeneity: float
     distance: float
+    dimension: int | None = None
+    least_singular_value: float | None = None
     device: torch.device | None = None
     variant: str = "quadratics"
     verified: str = "all"
@@ -63,7 +65,8 @@ class QuadraticData:
     @property
     def sha256(self) -> str:
         """That of the options, since there is no file."""
-        return hashlib.sha256(f"{self.heterogeneity} {self.distance}".encode()).hexdigest()
+        options = self.heterogeneity, self.distance, self.dimension, self.least_singular_value
+        return hashlib.sha256(" ".join(str(each) for each in options if each is not None).encode()).hexdigest()
 
     @property
     def train_labels(self) -> NDArray[np.int64]:
@@ -73,11 +76,14 @@ class QuadraticData:
         return replace(self, device=device)
 
     def functions(self, num_workers: int, seed: int) -> Quadratics:
-        made = drawn(num_workers, seed, self.heterogeneity, self.distance)
+        made = drawn(
+            num_workers, seed, self.heterogeneity, self.distance,
+            self.dimension or DIMENSION, self.least_singular_value or LEAST_SINGULAR_VALUE,
+        )  # fmt: skip
         return Quadratics(made.matrices.to(self.device), made.targets.to(self.device))
 
     def batches(self, sampler: Sampler, epoch: int, first_step: int, workers: slice) -> Iterator[tuple[Tensor, Tensor]]:
-        """The matrices [k, 1, 10, 10] and targets [k, 1, 10] of the workers, in every step the same."""
+        """The matrices [k, 1, d, d] and targets [k, 1, d] of the workers, in every step the same."""
         functions = self.functions(sampler.num_workers, sampler.seed)
         batch = functions.matrices[workers].unsqueeze(1), functions.targets[workers].unsqueeze(1)
         return repeat(batch, sampler.steps - first_step)
@@ -96,27 +102,30 @@ class QuadraticData:
 build = QuadraticData
 
 
-def drawn(num_workers: int, seed: int, heterogeneity: float, distance: float) -> Quadratics:
+def drawn(
+    num_workers: int, seed: int, heterogeneity: float, distance: float,
+    dimension: int = DIMENSION, least: float = LEAST_SINGULAR_VALUE,
+) -> Quadratics:  # fmt: skip
     """The functions of a seed, drawn from torch's generator in the order of the paper's code.
 
-    The singular values of each A_i are ten numbers from 0.5 to 1. The mean of |A_i^T (A_i x - b_i)|^2 at the optimum is
-    `heterogeneity`, to 1e-5; `distance` is that of the optimum from 0, where all workers start. Raises ValueError for a
-    heterogeneity of one worker, whose gradient is 0 at its own optimum.
+    The singular values of each A_i are `dimension` numbers from `least` to 1. The mean of |A_i^T (A_i x - b_i)|^2 at
+    the optimum is `heterogeneity`, to 1e-5; `distance` is that of the optimum from 0, where all workers start. Raises
+    ValueError for a heterogeneity of one worker, whose gradient is 0 at its own optimum.
     """
     if heterogeneity and num_workers == 1:
         raise UserError(f"data quadratics: heterogeneity: found {heterogeneity} with 1 worker, allowed: 0")
     generator = torch.Generator().manual_seed(seed)
-    draw = [(num_workers, DIMENSION, DIMENSION), (num_workers, DIMENSION, 1), (DIMENSION, 1)]
+    draw = [(num_workers, dimension, dimension), (num_workers, dimension, 1), (dimension, 1)]
     raw, offsets, direction = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in draw)
     left, _, right = torch.linalg.svd(raw)
-    values = torch.linspace(LEAST_SINGULAR_VALUE, 1, DIMENSION, dtype=torch.float64)
+    values = torch.linspace(least, 1, dimension, dtype=torch.float64)
     matrices = left @ torch.diag(values) @ right
     targets = _heterogeneous(matrices, offsets, heterogeneity) + matrices @ (direction * (distance / direction.norm()))
     return Quadratics(matrices, targets.squeeze(-1))
 
 
 def _heterogeneous(matrices: Tensor, offsets: Tensor, wanted: float) -> Tensor:
-    """Targets [n, 10, 1] with the optimum at 0 and this mean square of the workers' gradients there.
+    """Targets [n, d, 1] with the optimum at 0 and this mean square of the workers' gradients there.
 
     The scale of the offsets is found by the bisection of the paper's code, which ends up to 1e-5 away.
     """
@@ -137,5 +146,5 @@ def _heterogeneous(matrices: Tensor, offsets: Tensor, wanted: float) -> Tensor:
 
 
 def _optimum(matrices: Tensor, targets: Tensor) -> Tensor:
-    """The solution [10, 1] of the normal equations."""
+    """The solution [d, 1] of the normal equations."""
     return torch.linalg.solve((matrices.mT @ matrices).sum(0), (matrices.mT @ targets).sum(0))

@@ -215,7 +215,16 @@ class FunctionsReader(_Reader):
         return {
             "heterogeneity": (NonNegativeNumber, Field(default=0.1, description=differ)),
             "distance": (PositiveNumber, Field(default=10.0, description="distance of the optimum from the start")),
+            "dimension": (PositiveInt | None, Field(default=None, description="number of variables; null: 10")),
+            "least_singular_value": (
+                PositiveNumber | None,
+                Field(default=None, description="smallest singular value of each matrix; the largest is 1; null: 0.5"),
+            ),
         }
+
+    def facts(self, options: Mapping[str, Any], declared: Mapping[str, Any]) -> Mapping[str, Any]:
+        dimension = options["dimension"]
+        return declared if dimension is None else {**declared, "input_shape": [dimension]}
 
 
 class NoiseReader(_Reader):

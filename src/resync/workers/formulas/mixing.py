@@ -10,10 +10,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from resync.base.errors import UserError
 from resync.workers.formulas.topology import out_peers, resolve
 from resync.workers.formulas.weighted_topology import WeightedTopology
 
-__all__ = ["is_doubly_stochastic", "matrix"]
+__all__ = ["is_doubly_stochastic", "matrix", "reweighted"]
 
 
 def matrix(topology: str, num_workers: int, k: int, peers: int = 1, seed: int = 0) -> NDArray[np.float64]:
@@ -36,6 +37,20 @@ def is_doubly_stochastic(mixing: NDArray[np.float64], tolerance: float = 1e-12) 
     """Whether the rows sum to 1 too: then all push-sum weights stay 1 and need not be sent."""
     sums = np.concatenate([mixing.sum(axis=0), mixing.sum(axis=1)])
     return bool(np.all(np.abs(sums - 1) <= tolerance))
+
+
+def reweighted(mixing: NDArray[np.float64], weight: float) -> NDArray[np.float64]:
+    """The mixing matrix of the same messages, each with this weight; self weights are what is left of 1.
+
+    Raises UserError where less than nothing is left.
+    """
+    changed = np.where(mixing > 0, weight, 0.0)
+    np.fill_diagonal(changed, 0)
+    most = np.count_nonzero(changed, axis=0).max()
+    if most * weight > 1:
+        raise UserError(f"weight: found {weight:g} for each of {most} neighbours, allowed: at most 1/{most}")
+    np.fill_diagonal(changed, 1 - changed.sum(axis=0))
+    return changed
 
 
 def _weighted_matrix(weights: Sequence[Mapping[int, Fraction]]) -> NDArray[np.float64]:

@@ -44,9 +44,10 @@ but `d_equistatic` and `od_equidyn` are symmetric, and in some steps some worker
 | undirected_ring   | always the workers r - 1 and r + 1                                                          |
 | chain             | the same without the edge that closes the ring                                              |
 | binary_tree       | always r // 2, 2 r and 2 r + 1 (Vogels et al. 2021): the root 1 has a further leaf, 0       |
+| star              | worker 0 and all others                                                                     |
 
 They have no peer lists. The first three are built in `resync.workers.formulas.finite_time`, the next five in
-`resync.workers.formulas.equitopo`, where their sources stand. The last three have Metropolis weights, 1 / (1 + the
+`resync.workers.formulas.equitopo`, where their sources stand. The last four have Metropolis weights, 1 / (1 + the
 larger degree of the two workers), and take no `peers`.
 """
 

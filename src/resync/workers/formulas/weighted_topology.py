@@ -13,7 +13,7 @@ from resync.workers.formulas.equitopo import Messages
 
 WeightedName = Literal[
     "hypercube", "base_graph", "simple_base_graph", "d_equistatic", "u_equistatic", "od_equidyn", "ou_equidyn",
-    "random_matching", "undirected_ring", "chain", "binary_tree",
+    "random_matching", "undirected_ring", "chain", "binary_tree", "star",
 ]  # fmt: skip
 
 
@@ -120,4 +120,5 @@ WEIGHTED = (
     _neighbours("undirected_ring", lambda n: [*_chain(n), *([(0, n - 1)] if n > 2 else [])]),
     _neighbours("chain", _chain),
     _neighbours("binary_tree", lambda n: [(worker // 2, worker) for worker in range(1, n)]),
+    _neighbours("star", lambda n: [(0, worker) for worker in range(1, n)]),
 )

@@ -138,7 +138,7 @@ class MixingSteps:
         if repeats and place in self._repeated:
             return self._repeated[place]
         seed = self.seed if resolve(self.topology).random else 0
-        mix = _mix(self.topology, self.num_workers, place[1], peers, seed)
+        mix = _mix(self.topology, self.num_workers, place[1], peers, seed, self.traffic.weight)
         mix = replace(mix, half_duplex=True) if self.traffic.half_duplex else mix
         if repeats:
             self._repeated[place] = mix
@@ -146,8 +146,10 @@ class MixingSteps:
 
 
 @lru_cache(maxsize=512)
-def _mix(topology: str, num_workers: int, k: int, peers: int, seed: int) -> Mix:
+def _mix(topology: str, num_workers: int, k: int, peers: int, seed: int, weight: float | None) -> Mix:
     matrix = mixing.matrix(topology, num_workers, k, peers, seed)
+    if weight is not None:
+        matrix = mixing.reweighted(matrix, weight)
     senders = tuple(tuple(in_peers(topology, worker, num_workers, k, peers, seed)) for worker in range(num_workers))
     received = np.zeros((max(map(len, senders)), num_workers))
     for worker, peers_of in enumerate(senders):

@@ -226,6 +226,29 @@ class SearchRecords(KindOptions):
         return "tuned_steps", "tuned_lr", "searched_workers"
 
 
+class FinalErrors(KindOptions):
+    """The error of trainings with the rates that searches have found, against their steps.
+
+    A panel for each experiment, with a logarithmic error; open circles are published values.
+    """
+
+    name: Literal["final_errors"] = Field(default="final_errors", init=False)
+
+    @property
+    def curves(self) -> tuple[str, ...]:
+        return "final_step", "final_error"
+
+
+class FinalValues(KindOptions):
+    """Table of the rates that searches have found and of the errors of trainings with them, beside published ones."""
+
+    name: Literal["final_values"] = Field(default="final_values", init=False)
+
+    @property
+    def curves(self) -> tuple[str, ...]:
+        return "final_step", "final_error"
+
+
 class EvaluationLog(KindOptions):
     """Table of every evaluation of runs with simulated times, in the columns of the log of Liu et al. 2024."""
 

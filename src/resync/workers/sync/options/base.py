@@ -35,6 +35,7 @@ class Traffic:
         topology: the graph that gives the peers; None: every exchange is an average over all workers.
         peers: pairs (first step, peers of a worker per mixing step), in ascending order from step 0; 0 peers stands
             for an average over all workers.
+        weight: that of every message in place of the graph's own weights; None: those.
         vectors: parameter-sized vectors that an exchange sends to each peer, or averages.
         half_duplex: whether the two workers of a pair send one after the other.
         all_reduce: the algorithm of an average over all workers; `default`: that of the network's library;
@@ -49,6 +50,7 @@ class Traffic:
     every: Literal["step", "round"] = "step"
     topology: TopologyName | None = None
     peers: tuple[tuple[int, int], ...] = ((0, 1),)
+    weight: float | None = None
     vectors: int = 1
     half_duplex: bool = False
     all_reduce: Literal["default", "ring", "recursive_doubling", "all_gather"] = "default"

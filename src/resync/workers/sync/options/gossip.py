@@ -119,11 +119,14 @@ class DPSGD(GossipOptions):
     name: Literal["dpsgd"] = Field(default="dpsgd", init=False)
     topology: Literal[
         "bipartite_exponential", "bipartite_linear", "ring", "complete", "hypercube", "base_graph", "simple_base_graph",
-        "u_equistatic", "ou_equidyn", "random_matching", "undirected_ring", "chain", "binary_tree",
+        "u_equistatic", "ou_equidyn", "random_matching", "undirected_ring", "chain", "binary_tree", "star",
     ] = Field(
         default="bipartite_exponential",
         description="graph of the peers; ring needs 2 peers; base_graph averages any number of workers exactly",
     )  # fmt: skip
+    weight: float | None = Field(
+        default=None, gt=0, lt=1, description="weight of every peer in an average; null: that of the graph"
+    )
     half_duplex: bool = Field(
         default=False,
         description="the workers of a pair send one after the other, like those of the SGP paper: odd (active) ones "
@@ -137,7 +140,7 @@ class DPSGD(GossipOptions):
 
     @property
     def traffic(self) -> Traffic:
-        return replace(super().traffic, half_duplex=self.half_duplex)
+        return replace(super().traffic, half_duplex=self.half_duplex, weight=self.weight)
 
 
 class SGP(PushSumOptions):

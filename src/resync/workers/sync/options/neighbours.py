@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
@@ -12,7 +13,7 @@ from resync.base.settings.options import TrainingShape
 from resync.workers.sync.options.base import Look, SyncOptions, Traffic
 from resync.workers.sync.options.gossip import no_graph
 
-Neighbours = Literal["undirected_ring", "chain", "binary_tree"]
+Neighbours = Literal["undirected_ring", "chain", "binary_tree", "star"]
 
 
 class NeighbourOptions(SyncOptions):
@@ -29,7 +30,22 @@ class NeighbourOptions(SyncOptions):
         return Traffic(topology=self.topology)
 
 
-class D2(NeighbourOptions):
+class MixingOptions(NeighbourOptions):
+    """The options of an algorithm whose workers average with their neighbours."""
+
+    weight: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="weight of every neighbour in an average; null: 1 / (1 + the larger degree of the two)",
+    )
+
+    @property
+    def traffic(self) -> Traffic:
+        return Traffic(topology=self.topology, weight=self.weight)
+
+
+class D2(MixingOptions):
     """Gossip that takes out the differences of the workers' data (Tang et al. 2018).
 
     Sends the parameters to each neighbour after every step.
@@ -42,7 +58,7 @@ class D2(NeighbourOptions):
     name: Literal["d2"] = Field(default="d2", init=False)
 
 
-class GradientTracking(NeighbourOptions):
+class GradientTracking(MixingOptions):
     """Gossip of the parameters and of an estimate of the mean gradient (Lorenzo and Scutari 2016, Nedic et al. 2017).
 
     Sends the parameters and the estimate to each neighbour after every step.
@@ -56,7 +72,7 @@ class GradientTracking(NeighbourOptions):
 
     @property
     def traffic(self) -> Traffic:
-        return Traffic(topology=self.topology, vectors=2)
+        return replace(super().traffic, vectors=2)
 
 
 class RelaySum(NeighbourOptions):
@@ -70,7 +86,7 @@ class RelaySum(NeighbourOptions):
     label = "RelaySum"
     look = Look("vermillion", "o", "long")
     name: Literal["relaysum"] = Field(default="relaysum", init=False)
-    topology: Literal["chain", "binary_tree"] = Field(
+    topology: Literal["chain", "binary_tree", "star"] = Field(
         default="binary_tree", description="tree of the neighbours: there is one way from each worker to any other"
     )
     relayed: Literal["model", "gradient"] = Field(

@@ -1,0 +1,70 @@
+"""The error of trainings with the rates that searches have found, against their steps."""
+
+from itertools import groupby
+
+from matplotlib.figure import Figure
+
+from resync.papers.render.item import ItemData, Series, require_results
+from resync.papers.render.lines import Floats, Line, Panel, Panels, draw_lines, footnote, legend, letter
+from resync.papers.render.options import FinalErrors
+from resync.papers.render.points import Level, levels_note
+from resync.papers.render.searched_steps import heterogeneity_title
+from resync.papers.render.style import Style, distinct, label_y, new_panels, style_of
+from resync.runs.metrics.registry import NOISY_TRAININGS
+
+_HEIGHT = 2.1
+_AXIS, _ERROR = "Steps", "Error"
+_RANGE = f"smallest to largest of {NOISY_TRAININGS} trainings with other noise"
+_LEAST = 1e-13
+"""Smaller errors are rounding, and may be negative."""
+
+
+def prepare(data: ItemData[FinalErrors]) -> Panels[Line]:
+    """A panel for each experiment, with a line for each series that has finished."""
+    require_results(data)
+    first = {series.label: series.states[0].run for series in reversed(data.series)}
+    labels = list(dict.fromkeys(series.label for series in data.series))
+    styles = dict(zip(labels, distinct(style_of(first[label]) for label in labels), strict=True))
+    panels = []
+    for _, group in groupby(data.drawn, lambda series: series.name[0]):
+        of_panel = list(group)
+        lines = [_line(data, series, styles[series.label]) for series in of_panel if series.results("finished")]
+        panels.append(Panel(_AXIS, _ERROR, lines, log=True, title=heterogeneity_title(of_panel[0])))
+    shown = [line for panel in panels for line in panel.lines]
+    band = next((f"mean of trainings with noise, band: {line.band}" for line in shown if line.band), "")
+    marks = levels_note((level for line in shown for _, level in line.marks), "open circles")
+    return Panels(panels, " · ".join(filter(None, [f"{data.scale} scale", band, marks, data.absent])))
+
+
+def _line(data: ItemData, series: Series, style: Style) -> Line:
+    [result, *_] = series.results("finished")
+    noisy = "noisy_error" in result.metrics
+    metric = "noisy_error" if noisy else "final_error"
+
+    def column(name: str) -> Floats:
+        return result.curve(name).to_numpy(dtype=float).clip(min=_LEAST)
+
+    steps, errors = result.curve("final_step").to_numpy(dtype=float), column(metric)
+    low, high = (column(f"noisy_error_{end}") for end in ("min", "max")) if noisy else (errors, errors)
+    values = [value for value in data.published if (value.experiment, value.series) == series.name]
+    levels = [Level.of(value, data.scale) for value in values if value.metric == metric]
+    marks = tuple((steps[-1], level) for level in levels if level)
+    seeds = tuple(state.run.seed for state in series.states)[:1]
+    return Line(series.legend, style, steps, errors, low, high, seeds=seeds, band=_RANGE * noisy, marks=marks)
+
+
+def draw(panels: Panels[Line], width: float) -> Figure:
+    """A panel per experiment, with one legend above them."""
+    figure, grid = new_panels(width, len(panels.panels), _HEIGHT, sharey=True)
+    for axes, panel in zip(grid.flat, panels.panels, strict=False):
+        axes.set_yscale("log")
+        draw_lines(axes, panel.lines)
+        axes.set_yscale("log")
+        axes.set(xlabel=_AXIS)
+        axes.set_title(panel.title)
+        if axes in grid[:, 0]:
+            label_y(axes, _ERROR, _HEIGHT)
+    letter(grid.flat)
+    legend(figure, grid[0, 0], columns=4)
+    footnote(figure, panels.setting)
+    return figure

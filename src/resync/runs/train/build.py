@@ -158,10 +158,13 @@ def _dropout_seeding(run: Run, model: nn.Module, first_worker: int) -> Callable[
     """Seeding of dropout by member and step alone, independent of processes, repeated gradients and resumption."""
     if not any(isinstance(layer, nn.Dropout) and layer.p for layer in model.modules()):
         return None
+    on_gpu = next(model.parameters()).is_cuda
 
     def seed(index: int, member: int, step: int) -> None:
-        number = (first_worker + index) * run.gpus_per_worker + member
-        torch.manual_seed(stream_seed(run.seed, "dropout", worker=number, epoch=step))
+        worker = (first_worker + index) * run.gpus_per_worker + member
+        number = stream_seed(run.seed, "dropout", worker=worker, epoch=step)
+        # Not torch.manual_seed, which takes milliseconds: it seeds all kinds of devices that the machine might have.
+        (torch.cuda if on_gpu else torch.default_generator).manual_seed(number)
 
     return seed
 

@@ -73,9 +73,10 @@ class _Numbers(NamedTuple):
 
     @classmethod
     def of(cls, record: str, table: "pd.DataFrame") -> "_Numbers":
-        metrics = [str(name) for name in table if name not in ("step", "epoch")]
-        values = table[metrics].to_numpy(np.float64).T
-        return cls(record, table["step"].to_numpy(), table["epoch"].to_numpy(), metrics, values)
+        numbers = dict(zip(map(str, table), table.to_numpy(np.float64).T, strict=True))
+        steps, epochs = (table[name].to_numpy() for name in ("step", "epoch"))
+        del numbers["step"], numbers["epoch"]
+        return cls(record, steps, epochs, list(numbers), np.array([*numbers.values()]))
 
 
 def rows_of(state: RunState, result: RunResult) -> pa.Table:
@@ -84,18 +85,23 @@ def rows_of(state: RunState, result: RunResult) -> pa.Table:
     at_the_end = evaluations.steps[-1:], evaluations.epochs[-1:], list(final), np.array([*final.values()])
     tables = [evaluations, _Numbers.of("step", result.steps), _Numbers("summary", *at_the_end)]
     tables = [table for table in tables if table.values.size]
+    metrics = pa.array([metric for table in tables for metric in table.metrics])
+    rows_of_metric = [len(table.steps) for table in tables for _ in table.metrics]
     columns = {
-        "record": np.repeat([table.record for table in tables], [table.values.size for table in tables]),
+        "record": pa.concat_arrays([pa.repeat(table.record, table.values.size) for table in tables]),
         "step": np.concatenate([np.tile(table.steps, len(table.metrics)) for table in tables]),
         "epoch": np.concatenate([np.tile(table.epochs, len(table.metrics)) for table in tables]),
-        "metric": np.concatenate([np.repeat(table.metrics, len(table.steps)) for table in tables]),
+        "metric": metrics.take(np.repeat(np.arange(len(metrics)), rows_of_metric)),
         "value": np.concatenate([table.values.ravel() for table in tables]),
     }
     run = {name: getattr(state.run, name) for name in (*_TEXTS, "seed")}
     run |= {"status": state.status, "config_hash": result.summary["config_hash"]}
     count = len(columns["value"])
     arrays = [pa.repeat(pa.scalar(run[name], _SCHEMA.field(name).type), count) for name in _OF_RUN]
-    arrays += [pa.array(column, _SCHEMA.field(name).type, from_pandas=True) for name, column in columns.items()]
+    arrays += [
+        column if isinstance(column, pa.Array) else pa.array(column, _SCHEMA.field(name).type, from_pandas=True)
+        for name, column in columns.items()
+    ]
     return pa.Table.from_arrays(arrays, schema=_SCHEMA)
 
 

@@ -29,7 +29,8 @@ def require_agreement(path: Path, summary: Mapping[str, Any], metrics: "pd.DataF
 
 
 def _pairs(summary: Mapping[str, Any], metrics: "pd.DataFrame") -> Iterator[Pair]:
-    last = {name: _number(metrics[name].iloc[-1]) for name in metrics}
+    at_the_end = metrics.tail(1).to_numpy(object)[0].tolist()  # integers stay exact
+    last = {name: _number(value) for name, value in zip(metrics, at_the_end, strict=True)}
     if summary["status"] == "finished":
         yield "steps", summary["steps"], last["step"]
     if summary["steps"] == last["step"]:  # a run may diverge between two evaluations

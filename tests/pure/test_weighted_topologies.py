@@ -130,6 +130,11 @@ def test_neighbours_have_metropolis_weights(name, neighbours):
     np.testing.assert_array_equal(mix, mix.T)
 
 
+def test_a_star_has_no_negative_eigenvalue():
+    """One of 0, printed in the paper's notebook of figure 8."""
+    assert np.linalg.eigvalsh(mixing.matrix("star", 32, 0))[0] == pytest.approx(0, abs=1e-12)
+
+
 @pytest.mark.parametrize("name", [each.name for each in weighted_topology.WEIGHTED])
 def test_the_seed_decides_what_is_drawn_and_nothing_else(name):
     first, again, other = (np.array([mixing.matrix(name, 16, k, seed=seed) for k in range(4)]) for seed in (1, 1, 2))

@@ -65,6 +65,6 @@ def draw(panels: Panels[Line], width: float) -> Figure:
         if axes in grid[:, 0]:
             label_y(axes, _ERROR, _HEIGHT)
     letter(grid.flat)
-    legend(figure, grid[0, 0], columns=4)
+    legend(figure, grid[0, 0], columns=5)
     footnote(figure, panels.setting)
     return figure

@@ -136,7 +136,10 @@ def _measured_row(paper: Paper, value: PublishedValue, names: dict[str, Any], gr
     verdict = next(_obstacles(value, sides, [problem for _, problem in found], scale), None)
     if verdict is None:
         assert target is not None
-        verdict = verdicts.compare(target, *evidence) if value.seed is None else _of_record(value, states, target)
+        if value.seed is None:
+            verdict = verdicts.compare(target, *evidence)
+        else:
+            verdict = _of_record(value, evidence[0].mean, states, target)
         if METRICS[value.metric].depends_on == "hardware" and (verdict.word == DISAGREES or verdict.because == BETTER):
             # Times on another machine than the published one may have another ratio, which is no failure.
             reason = f"{verdict.reason}; another machine or network than the paper's may explain it"
@@ -155,17 +158,19 @@ def _measured_row(paper: Paper, value: PublishedValue, names: dict[str, Any], gr
     )
 
 
-def _of_record(value: PublishedValue, states: list[RunState], target: verdicts.Target) -> Verdict:
+def _of_record(value: PublishedValue, ours: float, states: list[RunState], target: verdicts.Target) -> Verdict:
     """The verdict on a number of one search, or of one training with its rate."""
 
-    def ours(metric: str) -> float:
+    def beside(metric: str) -> float:
         return measured(states, metric, workers=value.at_workers)[0].mean
 
     if value.metric == "noisy_error":
-        return verdicts.draw_of_record((ours("noisy_error_min"), ours("noisy_error_max")), ours("final_error"), target)
-    verdict = verdicts.record(ours(value.metric), target)
+        return verdicts.draw_of_record(
+            (beside("noisy_error_min"), beside("noisy_error_max")), beside("final_error"), target
+        )
+    verdict = verdicts.record(ours, target)
     if value.rate is not None and verdict.word == AGREES:
-        return verdicts.record_with_rate(verdict, ours("tuned_lr"), value.rate, target)
+        return verdicts.record_with_rate(verdict, beside("tuned_lr"), value.rate, target)
     return verdict
 
 

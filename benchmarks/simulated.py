@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from functools import cache, partial
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -23,9 +23,12 @@ from resync.runs.train.objective import Classification
 from resync.tasks import models
 from resync.tasks.models.options.base import ModelOptions
 from resync.workers import optim
-from resync.workers.engine.choose import choose_engine
-from resync.workers.engine.engine import Engine, EngineParts
-from resync.workers.engine.stacked import Stacked, Stacking, stacking_pays
+from resync.workers.engine.choose import engine_of
+from resync.workers.engine.clocks import Clocks
+from resync.workers.engine.engine import EngineParts, Stacking
+from resync.workers.engine.members import Members
+from resync.workers.engine.settings import EngineSettings
+from resync.workers.engine.transport import Transport
 from resync.workers.engine.workers import Workers
 
 CLASSES = 10
@@ -96,22 +99,15 @@ class Simulation:
 
         return step
 
-    def engine(self, name: str) -> Callable[[], object]:
+    def engine(self, name: Literal["serial", "stacked", "auto"]) -> Callable[[], object]:
         """A step of an engine."""
         workers = Workers(self.model(), self.workers)
         sgd = options_of("optim", "sgd")(momentum=MOMENTUM, nesterov=True, weight_decay=DECAY)
         optimizer, objective = optim.build(sgd, workers), Classification()
-        if name == "auto":
-            sample = torch.zeros(1, *self.shape)
-            pays = stacking_pays(self.options.form, workers.models[0], sample, self.batch, self.device)
-            name = choose_engine("auto", False, self.workers, 1, pays)
-        parts = EngineParts(workers, optimizer, objective.training_loss)
-        engine: Engine
-        if name == "stacked":
-            stacking = Stacking(self.options.form, objective.training_losses)
-            engine = Stacked(parts, stacking)
-        else:
-            engine = Engine(parts)
+        transport = Transport(Members(self.workers), Clocks(torch.device(self.device)))
+        stacking = Stacking(self.options.form, objective.training_losses, torch.zeros(1, *self.shape), self.batch)
+        parts = EngineParts(transport, workers, optimizer, objective.training_loss, stacking=stacking)
+        engine = engine_of(EngineSettings(name=name), parts)
 
         def step() -> None:
             engine.gradients(self.inputs, self.targets)

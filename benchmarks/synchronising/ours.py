@@ -8,9 +8,10 @@ from torch import Tensor
 import resync
 from benchmarks.synchronising.loop import LR, MOMENTUM, H, Setting, Step, loss_of
 from resync.workers import sync
-from resync.workers.engine import choose
+from resync.workers.engine.choose import engine_of
 from resync.workers.engine.clocks import Clocks
 from resync.workers.engine.engine import EngineParts
+from resync.workers.engine.members import Members
 from resync.workers.engine.settings import EngineSettings
 from resync.workers.engine.transport import Transport
 from resync.workers.engine.workers import Workers
@@ -33,11 +34,11 @@ def _library(algorithm: SyncOptions, setting: Setting) -> Step:
 
 def _suite(options: SyncOptions, setting: Setting) -> Step:
     """The parts that a run of the suite has, in the order of its loop."""
-    transport = Transport(setting.size, Clocks(torch.device("cpu")), setting.rank, setting.size)
+    transport = Transport(Members(setting.size, 1, setting.rank, setting.size), Clocks(torch.device("cpu")))
     workers = Workers(setting.model, 1)
     optimizer = torch.optim.SGD([workers.rows], lr=LR, momentum=MOMENTUM, fused=True)
-    parts = EngineParts(workers, optimizer, loss_of, transport.members)
-    engine = choose.build(EngineSettings(), parts, transport, options.needs.engine_may_average)
+    parts = EngineParts(transport, workers, optimizer, loss_of, options.needs.engine_may_average)
+    engine = engine_of(EngineSettings(), parts)
     training = Training(workers, transport, optimizer, averaged_by_engine=engine.averages_gradients)
     algorithm = sync.build(options, training)
 

@@ -40,7 +40,7 @@ from resync.workers.engine.guard import (
     rank_and_world_size,
     shard_of,
 )
-from resync.workers.engine.members import ranks_of
+from resync.workers.engine.members import Members, ranks_of
 from resync.workers.engine.sharded_workers import ShardedWorkers
 from resync.workers.engine.shards import is_sharded, local, plain
 from resync.workers.engine.transport import Transport
@@ -124,7 +124,7 @@ def attach(
     with torch.inference_mode(False), torch.no_grad():
         kind = ShardedWorkers if any(map(is_sharded, model.parameters())) else AttachedWorkers
         workers = [kind(model, parameters) for parameters in alike(trainable(model)) or [[]]]
-        transport = Transport(size, Clocks(workers[0].rows.device), rank, size, group=group)
+        transport = Transport(Members(size, 1, rank, size, group=group), Clocks(workers[0].rows.device))
         transport.start_like_rank_0(attached.rows for attached in workers)
         keep = keep_on_cpu if offload else torch.clone
         trainings = [

@@ -12,6 +12,7 @@ from torch import nn
 from resync.workers.engine.clocks import Clocks
 from resync.workers.engine.ddp import Ddp
 from resync.workers.engine.engine import EngineParts
+from resync.workers.engine.members import Members
 from resync.workers.engine.transport import Transport
 from resync.workers.engine.workers import Workers
 
@@ -21,7 +22,7 @@ def transport(device: torch.device, tmp_path: Path) -> Iterator[Transport]:
     """Of one worker, whose operations go through a process group of one: that of NCCL on a GPU."""
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    one = Transport(1, Clocks(device))
+    one = Transport(Members(1), Clocks(device))
     one.world_size = 2  # it asks torch.distributed only where it has somebody to talk to
     yield one
     dist.destroy_process_group()
@@ -29,7 +30,7 @@ def transport(device: torch.device, tmp_path: Path) -> Iterator[Transport]:
 
 def test_the_operations_of_the_transport(transport: Transport, device: torch.device):
     rows = torch.arange(6.0, device=device).reshape(1, 6)
-    one_of_two, mean = Transport(2, transport.clocks, world_size=2), rows.clone()
+    one_of_two, mean = Transport(Members(2, world_size=2), transport.clocks), rows.clone()
     one_of_two.mean_(mean)
     assert torch.equal(mean, rows / 2)  # the other worker's share is missing
     assert (one_of_two.bytes_sent, one_of_two.wire_bytes) == (rows.nbytes, rows.nbytes)
@@ -49,8 +50,10 @@ def test_gradients_are_averaged_during_the_backward_pass(transport: Transport, d
     alone = [parameter.grad.clone() for parameter in model.parameters()]
     workers = Workers(model, 1)
     optimizer = torch.optim.SGD([workers.rows], lr=0.1)
-    parts = EngineParts(workers, optimizer, lambda forward, x, _: forward(x).square().mean())
-    engine = Ddp(parts, transport, averages_gradients=True)
+    parts = EngineParts(
+        transport, workers, optimizer, lambda forward, x, _: forward(x).square().mean(), may_average=True
+    )
+    engine = Ddp(parts)
     engine.gradients([inputs], [inputs])
     for parameter, expected in zip(model.parameters(), alone, strict=True):
         torch.testing.assert_close(parameter.grad, expected, rtol=0, atol=1e-7)

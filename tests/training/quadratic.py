@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from resync.base.settings.options import options_of
 from resync.workers.engine.clocks import Clocks
 from resync.workers.engine.engine import Engine, EngineParts
+from resync.workers.engine.members import Members
 from resync.workers.engine.transport import Transport
 from resync.workers.engine.workers import Workers
 from resync.workers.sync import build
@@ -46,13 +47,15 @@ class Problem:
         world_size: int = 1,
         **options: Any,
     ) -> None:
-        transport = Transport(len(centres), Clocks(torch.device("cpu")), rank, world_size)
+        transport = Transport(Members(len(centres), 1, rank, world_size), Clocks(torch.device("cpu")))
         self.centres = [torch.tensor(centre, dtype=torch.float64) for centre in centres[transport.local]]
         self.workers = Workers(Point(theta0), transport.num_local)
         chosen = options_of("sync", name)(**options)
         parameters = self.workers.split() if chosen.needs.separate_optimizer_steps else [self.workers.rows]
         self.optimizer = optimizer(parameters, **({"lr": 0.1} | (settings or {})))
-        self.engine = Engine(EngineParts(self.workers, self.optimizer, lambda model, target, _: model(target)))
+        self.engine = Engine(
+            EngineParts(transport, self.workers, self.optimizer, lambda model, target, _: model(target))
+        )
         given = Training(self.workers, transport, self.optimizer, **(training or {}))
         self.sync: Algorithm = build(chosen, given)
 

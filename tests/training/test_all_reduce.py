@@ -7,6 +7,7 @@ from processes import run_processes
 
 from resync.workers.engine.all_reduce import ALL_REDUCES
 from resync.workers.engine.clocks import Clocks
+from resync.workers.engine.members import Members
 from resync.workers.engine.transport import Transport
 
 LENGTHS = (1, 2, 1001)
@@ -53,7 +54,7 @@ WIRE = {"default": 24, "recursive_doubling": 48, "ring": 36}
 def _averaged(rank: int, world_size: int) -> dict[str, tuple[np.ndarray, int, int]]:
     found = {}
     for name in WIRE:
-        transport = Transport(2 * world_size, Clocks(torch.device("cpu")), rank, world_size)
+        transport = Transport(Members(2 * world_size, 1, rank, world_size), Clocks(torch.device("cpu")))
         rows = torch.from_numpy(_values(2 * world_size, 6))[transport.local].clone()
         transport.mean_(rows, name)
         with transport.uncounted():

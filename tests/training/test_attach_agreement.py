@@ -17,6 +17,7 @@ import resync
 from resync import library
 from resync.base.processes.meeting import StoreAllGather
 from resync.workers.engine.clocks import Clocks
+from resync.workers.engine.members import Members
 from resync.workers.engine.transport import Transport
 from resync.workers.sync import options
 from resync.workers.sync.options.base import SyncOptions
@@ -356,7 +357,7 @@ def _large(rank: int, dtype: torch.dtype) -> list[float]:
     """Means of numbers whose sum is infinite, of 2 workers."""
     largest = torch.finfo(dtype).max
     rows = torch.full((1, 4), largest, dtype=dtype)
-    transport = Transport(2, Clocks(torch.device("cpu")), rank, 2)
+    transport = Transport(Members(2, 1, rank, 2), Clocks(torch.device("cpu")))
     found = [transport.post_mean(rows).wait(), transport.packed_mean(rows, "bfloat16") / 1.5]
     for name in ("default", "ring", "recursive_doubling"):
         found.append(rows.clone())

@@ -15,8 +15,11 @@ from resync.runs.train.loop import train_step, train_to_end
 from resync.runs.train.losses import Diverged
 from resync.runs.train.objective import Classification
 from resync.workers import optim
+from resync.workers.engine.clocks import Clocks
 from resync.workers.engine.engine import Engine, EngineParts, LossScales
+from resync.workers.engine.members import Members
 from resync.workers.engine.settings import LossScale
+from resync.workers.engine.transport import Transport
 from resync.workers.engine.workers import Workers
 
 ONE_STEP = {"epochs": 1, "steps_per_epoch": 1, "schedule": {"name": "constant", "lr": 0.1}}
@@ -85,7 +88,8 @@ def test_only_matrices_decay_as_with_two_parameter_groups_of_torch(name: str):
     options = {"weight_decay": 0.1, "decay": "matrices"} | ({"momentum": 0.9} if name == "sgd" else {})
     workers = Workers(model, 2)
     ours = optim.build(options_of("optim", name)(**options), workers)
-    engine = Engine(EngineParts(workers, ours, Classification().loss))
+    transport = Transport(Members(2), Clocks(torch.device("cpu")))
+    engine = Engine(EngineParts(transport, workers, ours, Classification().loss))
     matrices = [reference[0].weight, reference[3].weight]
     others = [reference[3].bias, *reference[1].parameters()]
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
@@ -137,14 +141,15 @@ def forward(model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> to
     return model(inputs).mean()
 
 
-def take(scales: LossScales, limit: float, steps: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
-    """Losses [1] and gradient [1, 3] after some steps on ones, whose gradient without scale is one."""
-    workers = Workers(Overflowing(limit), 1)
+def take(scale: LossScale, limit: float, steps: int = 1) -> tuple[torch.Tensor, torch.Tensor, LossScales]:
+    """Losses [1], gradient [1, 3] and scales after some steps on ones, whose gradient without scale is one."""
+    workers, transport = Workers(Overflowing(limit), 1), Transport(Members(1), Clocks(torch.device("cpu")))
     optimizer = torch.optim.SGD([workers.rows], lr=0.1)
-    engine = Engine(EngineParts(workers, optimizer, forward, micro_batches=2, loss_scales=scales))
+    engine = Engine(EngineParts(transport, workers, optimizer, forward, micro_batches=2, loss_scale=scale))
     for _ in range(steps):
         losses = engine.gradients(torch.ones(1, 4, 3), torch.ones(1, 4)).losses
-    return losses, workers.grads
+    assert engine.loss_scales
+    return losses, workers.grads, engine.loss_scales
 
 
 @pytest.mark.parametrize(
@@ -156,16 +161,14 @@ def take(scales: LossScales, limit: float, steps: int = 1) -> tuple[torch.Tensor
     ],
 )
 def test_the_scale_follows_from_overflows(settings, limit: float, steps: int, scale: float, good_steps: int):
-    scales = LossScales(LossScale(**settings), 1)
-    losses, gradient = take(scales, limit, steps)
+    losses, gradient, scales = take(LossScale(**settings), limit, steps)
     assert (scales.scales.tolist(), scales.good_steps.tolist()) == ([scale], [good_steps])
     assert losses.tolist() == [3.0]
     assert torch.equal(gradient, torch.ones(1, 3))
 
 
 def test_a_gradient_that_no_scale_saves_is_a_diverged_run():
-    scales = LossScales(LossScale(initial=1024.0, retries=3), 1)
-    losses, _ = take(scales, limit=0.0)
+    losses, _, scales = take(LossScale(initial=1024.0, retries=3), limit=0.0)
     assert losses.isnan().all()
     assert scales.scales.tolist() == [1024 * 0.5**4]  # the first time, and three times again
 

@@ -8,6 +8,7 @@ from torch import nn
 from resync.workers.engine.clocks import Clocks
 from resync.workers.engine.ddp import Ddp
 from resync.workers.engine.engine import EngineParts, Gradients
+from resync.workers.engine.members import Members
 from resync.workers.engine.transport import Transport
 from resync.workers.engine.workers import Workers
 
@@ -55,10 +56,10 @@ def test_the_row_has_what_autograd_adds_up_and_nothing_from_the_step_before(kept
 
 def _averaged(rank: int, size: int) -> tuple[torch.Tensor, int]:
     """Three gradients by the engine `ddp`, of two micro-batches each, and the bytes on the wire."""
-    workers, transport = Workers(Net(), 1), Transport(size, Clocks(torch.device("cpu")), rank, size)
+    workers, transport = Workers(Net(), 1), Transport(Members(size, 1, rank, size), Clocks(torch.device("cpu")))
     optimizer = torch.optim.SGD([workers.rows], lr=0.0)
-    parts = EngineParts(workers, optimizer, loss_of, transport.members, micro_batches=2)
-    engine = Ddp(parts, transport, averages_gradients=True)
+    parts = EngineParts(transport, workers, optimizer, loss_of, may_average=True, micro_batches=2)
+    engine = Ddp(parts)
     inputs = torch.randn(8, 8, generator=torch.Generator().manual_seed(rank))
     for _ in range(3):
         engine.gradients([inputs], [inputs])

@@ -9,7 +9,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from resync.base.settings.options import options_of
 from resync.tasks import models
 from resync.tasks.models.cifar_resnet import Block
+from resync.workers.engine.clocks import Clocks
 from resync.workers.engine.engine import Engine, EngineParts
+from resync.workers.engine.members import Members
+from resync.workers.engine.transport import Transport
 from resync.workers.engine.workers import Workers
 
 DIGITS, MNIST, CIFAR, IMAGENET = (1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 224, 224)
@@ -104,7 +107,8 @@ def test_a_step_of_training_reaches_every_parameter(name: str, options: dict, sh
     model = models.build(options_of("models", name)(**options), shape, 10, seed=5)
     workers = Workers(model, 1)
     optimizer = torch.optim.SGD([workers.rows], lr=0.1)
-    engine = Engine(EngineParts(workers, optimizer, lambda model, x, y: F.cross_entropy(model(x), y)))
+    transport = Transport(Members(1), Clocks(torch.device("cpu")))
+    engine = Engine(EngineParts(transport, workers, optimizer, lambda model, x, y: F.cross_entropy(model(x), y)))
     losses = engine.gradients(images, targets).losses
     assert losses.isfinite().all()
     assert workers.grads.isfinite().all()

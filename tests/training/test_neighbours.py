@@ -10,6 +10,7 @@ from resync.runs.train.search import Trials, _delay
 from resync.tasks.data.quadratics import drawn
 from resync.tasks.models.point import PointModel
 from resync.workers.engine.clocks import Clocks
+from resync.workers.engine.members import Members
 from resync.workers.engine.transport import Transport
 from resync.workers.engine.workers import Workers
 from resync.workers.formulas import mixing
@@ -139,7 +140,7 @@ ALGORITHMS = {
 
 def trials(name, workers, seed, heterogeneity, distance, copies=1):
     functions = drawn(workers, seed, heterogeneity, distance)
-    transport = Transport(workers, Clocks(torch.device("cpu")))
+    transport = Transport(Members(workers), Clocks(torch.device("cpu")))
     return Trials(functions, ALGORITHMS[name], Workers(PointModel(10 * copies), workers), transport)
 
 

@@ -14,6 +14,7 @@ from resync.tasks.data.sampling import Sampler
 from resync.workers.engine.attached_workers import AttachedWorkers
 from resync.workers.engine.clocks import Clocks
 from resync.workers.engine.engine import Engine, EngineParts, Measured
+from resync.workers.engine.members import Members
 from resync.workers.engine.transport import Transport
 from resync.workers.engine.workers import Workers, alike, trainable
 from resync.workers.sync.fields import field
@@ -41,7 +42,8 @@ def squared(model, inputs, targets):
 
 
 def engine_of(workers: Workers) -> Engine:
-    return Engine(EngineParts(workers, torch.optim.SGD([workers.rows], lr=0.1), squared))
+    transport = Transport(Members(workers.num_local), Clocks(CPU))
+    return Engine(EngineParts(transport, workers, torch.optim.SGD([workers.rows], lr=0.1), squared))
 
 
 def test_parameters_and_gradients_are_views_into_rows():
@@ -113,7 +115,7 @@ def test_a_field_that_no_parameter_of_a_row_has_is_zero_and_stays_away():
 
 def test_workers_must_be_spread_evenly():
     with pytest.raises(ValueError, match="4 workers cannot be spread evenly over 3 processes"):
-        Transport(4, Clocks(CPU), 0, 3)
+        Members(4, 1, 0, 3)
 
 
 def sampler(**changes) -> Sampler:
@@ -171,7 +173,7 @@ def test_digits_are_what_their_facts_say():
 
 
 def test_losses_name_the_first_step_and_worker_that_diverged():
-    losses, transport = Losses(3, CPU), Transport(3, Clocks(CPU))
+    losses, transport = Losses(3, CPU), Transport(Members(3), Clocks(CPU))
     losses.add(Measured(torch.tensor([1.0, 2.0, 3.0])), step=1)
     losses.check(transport)
     losses.add(Measured(torch.tensor([1.0, nan, 3.0])), step=2)
@@ -182,7 +184,7 @@ def test_losses_name_the_first_step_and_worker_that_diverged():
 
 def test_accuracies_of_many_steps_together_have_the_bits_of_each_by_itself():
     """Of two workers, with more steps than are added together, and fewer samples in some."""
-    objective, each, transport = Classification(), Classification(passes=2), Transport(2, Clocks(CPU))
+    objective, each, transport = Classification(), Classification(passes=2), Transport(Members(2), Clocks(CPU))
     together, apart = (Losses(2, CPU, of.training_metrics, of.training_means) for of in (objective, each))
     for step in range(1, 150):
         logits, targets = torch.randn(2, 7 if step % 50 else 3, 6), torch.randint(6, (2, 7 if step % 50 else 3))

@@ -13,6 +13,7 @@ from resync.runs.train.evaluate import consensus
 from resync.runs.train.objective import Classification
 from resync.runs.train.sharpness import _curvature, sharpness
 from resync.workers.engine.clocks import Clocks
+from resync.workers.engine.members import Members
 from resync.workers.engine.transport import Transport
 
 INPUTS = torch.tensor([[0.5, -1.0], [2.0, 0.3], [-0.7, 0.9]])
@@ -49,7 +50,7 @@ def test_more_batches_come_closer_and_do_not_change_the_model(model: nn.Module):
     data = SimpleNamespace(statistics_batch=lambda seed, step, index, size: (INPUTS, TARGETS))
     before = [each.clone() for each in model.parameters()]
     found = [
-        sharpness(model, Classification(), data, Transport(1, Clocks(torch.device("cpu"))), 0, 5, n, 3)
+        sharpness(model, Classification(), data, Transport(Members(1), Clocks(torch.device("cpu"))), 0, 5, n, 3)
         for n in (1, 1, 2000)
     ]
     assert found[0] == found[1]

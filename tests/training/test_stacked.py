@@ -1,5 +1,6 @@
 """The engine `stacked` beside the engine `serial`: the same gradients, and the same bits for any number of workers."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,12 @@ from resync.runs.train.run import train
 from resync.tasks import models
 from resync.tasks.models.options.base import ModelOptions
 from resync.workers import optim
-from resync.workers.engine.engine import Engine, EngineParts
-from resync.workers.engine.stacked import LARGEST_STACK, Stacked, Stacking, of_a_layer, stacking_pays
+from resync.workers.engine.clocks import Clocks
+from resync.workers.engine.engine import Engine, EngineParts, Stacking
+from resync.workers.engine.members import Members
+from resync.workers.engine.stacked import LARGEST_STACK, Stacked, of_a_layer, stacking_pays
 from resync.workers.engine.stacked_layers import Stack
+from resync.workers.engine.transport import Transport
 from resync.workers.engine.workers import Workers
 
 WORKERS, BATCH, CLASSES = LARGEST_STACK + 1, 6, 7
@@ -52,11 +56,12 @@ def engine_of(
     optimizer = optim.build(options_of("optim", "sgd")(), workers)
     task = LanguageModel if options.task == "language_model" else Classification
     objective = task(label_smoothing=0.1, passes=micro_batches)
-    parts = EngineParts(workers, optimizer, objective.training_loss, micro_batches=micro_batches)
-    if stacked:
-        stacking = Stacking(options.form, objective.training_losses)
-        return Stacked(parts, stacking)
-    return Engine(parts)
+    transport = Transport(Members(number), Clocks(torch.device("cpu")))
+    stacking = Stacking(options.form, objective.training_losses)
+    parts = EngineParts(
+        transport, workers, optimizer, objective.training_loss, micro_batches=micro_batches, stacking=stacking
+    )
+    return Stacked(parts) if stacked else Engine(parts)
 
 
 def samples(name: str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -179,11 +184,13 @@ def test_stacking_pays_for_small_layers_on_the_cpu():
     small, wide = nn.Linear(8, 4), nn.Linear(1024, 1024)
     assert of_a_layer(small, torch.zeros(1, 8)) == (6 * 8 * 4, 8 * 4)
     assert of_a_layer(nn.Conv2d(2, 3, 3, padding=1), torch.zeros(1, 2, 5, 5)) == (6 * 2 * 3 * 9 * 25, 2 * 3 * 9)
-    assert stacking_pays("samples", small, torch.zeros(1, 8), 16, "cpu")
+    given = Stacking("samples", Classification().training_losses, torch.zeros(1, 8), 16)
+    assert stacking_pays(given, small)
     assert (small.training, len(small._forward_hooks)) == (True, 0)  # it is as it was, though nothing was copied
-    assert not stacking_pays("samples", small, torch.zeros(1, 8), 16, "cuda")
-    assert not stacking_pays("samples", small, torch.zeros(1, 8), 10**6, "cpu")
-    assert not stacking_pays("samples", wide, torch.zeros(1, 1024), 1, "cpu")
+    assert not stacking_pays(given, small.to("meta"))
+    assert not stacking_pays(replace(given, samples=10**6), nn.Linear(8, 4))
+    assert not stacking_pays(replace(given, sample=None), nn.Linear(8, 4))
+    assert not stacking_pays(replace(given, sample=torch.zeros(1, 1024), samples=1), wide)
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,7 @@ def test_another_period_from_a_step_on_is_that_of_two_phases(kept):
     ("changes", "expected"),
     [
         ({"start_from": "first/sgd/seed0@step9"}, "step0000000009 does not exist"),
+        ({"start_from": "first/sgd/seed0@step14"}, r"step0000000014 has no model\.pt; delete .* to train"),
         ({"start_hash": "0" * 16}, r"step0000000008: found the configuration .*, allowed: 0000000000000000"),
         ({"start_state": "all", "optimizer": {"name": "sgd"}, "start_hash": None}, "step0000000008: found the config"),
         ({"start_state": "all", "model": {"name": "mlp", "hidden": [8]}}, ".*must match.*"),

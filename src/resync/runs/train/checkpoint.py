@@ -136,14 +136,16 @@ class Checkpoints:
             remove(leftover)
         clear_leftovers(self.directory)
         for folder in reversed([path for path in _complete(self.directory) if path not in self._damaged]):
-            if problem := _damage(folder):
-                log.warning("%s: damaged (%s), the previous one is used", folder, problem)
+            try:
+                identity, _ = read_identity(folder)
+            except UserError as error:
+                log.warning("%s, the previous one is used", error)
                 self._damaged.add(folder)
-            elif identity_of(folder) != self.identity:
-                log.warning("%s: belongs to another configuration, data or version of resync, deleted", folder)
-                delete_folder(folder)
-            else:
+                continue
+            if identity == self.identity:
                 return _step_of(folder)
+            log.warning("%s: belongs to another configuration, data or version of resync, deleted", folder)
+            delete_folder(folder)
         if self._damaged:
             log.warning("%s: no checkpoint is undamaged, the training starts anew", self.directory)
         return -1
@@ -165,31 +167,43 @@ def checkpoint_folder(run_directory: Path, step: int) -> Path:
     return run_directory / "checkpoint" / f"step{step:010d}"
 
 
-def identity_of(folder: Path) -> str:
-    """The identity of a checkpoint. Raises OSError, ValueError or KeyError for a damaged one."""
-    return str(_read_list(folder)["identity"])
-
-
 def _complete(directory: Path) -> list[Path]:
     return sorted(folder for folder in directory.glob("step*") if re.fullmatch(r"step\d{10}", folder.name))
 
 
-def require_sound(folder: Path, identity: str) -> None:
-    """Raise ValueError if a checkpoint is missing or damaged, or if its identity does not start with `identity`."""
+def require_sound(folder: Path, identity: str) -> dict[str, str]:
+    """The SHA-256 of the files of a checkpoint, all of which are as they were written.
+
+    Raises ValueError if it is missing or damaged, or if its identity does not start with `identity`.
+    """
     if not folder.is_dir():
         raise UserError(f"{folder} does not exist")
-    if problem := _damage(folder):
-        raise UserError(f"{folder}: damaged ({problem})")
-    if not (found := identity_of(folder)).startswith(identity):
+    found, digests = read_identity(folder)
+    if not found.startswith(identity):
         raise UserError(f"{folder}: found the configuration (and data) {found}, allowed: {identity}")
+    return digests
 
 
-def model_sha256(folder: Path) -> str:
-    """SHA-256 of the averaged model in a checkpoint that is kept. Raises ValueError if that is missing."""
+def read_identity(folder: Path) -> tuple[str, dict[str, str]]:
+    """The identity of a checkpoint, and the SHA-256 of its files. Raises ValueError that names damaged ones."""
     try:
-        return _written_checksum(folder / MODEL)
+        content = json.loads(read_bytes(folder / "identity"))
+        identity, names = str(content["identity"]), [str(name) for name in content["files"]]
     except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(f"{folder} does not exist or has no {MODEL}") from None
+        raise UserError(f"{folder}: damaged (identity)") from None
+    digests, damaged = dict[str, str](), list[str]()
+    for name in names:
+        try:
+            digests[name] = json.loads(read_bytes((folder / name).with_suffix(".sha256")))["sha256"]
+            with open_regular(folder / name) as file:
+                sound = hashlib.file_digest(file, "sha256").hexdigest() == digests[name]
+        except (OSError, ValueError, KeyError, TypeError):
+            sound = False
+        if not sound:
+            damaged.append(name)
+    if damaged:
+        raise UserError(f"{folder}: damaged ({', '.join(damaged)})")
+    return identity, digests
 
 
 def save_model(path: Path, model: nn.Module) -> None:
@@ -233,31 +247,5 @@ def _load(path: Path) -> State:
     return torch.load(path, map_location="cpu", weights_only=True)
 
 
-def _damage(folder: Path) -> str:
-    """The files of a checkpoint that are missing or damaged; empty if there are none."""
-    try:
-        files = [str(name) for name in _read_list(folder)["files"]]
-    except (OSError, ValueError, KeyError, TypeError):
-        return "identity"
-    return ", ".join(name for name in files if not _is_sound(folder / name))
-
-
-def _read_list(folder: Path) -> dict[str, Any]:
-    return dict(json.loads(read_bytes(folder / "identity")))
-
-
-def _is_sound(path: Path) -> bool:
-    try:
-        expected = _written_checksum(path)
-        with open_regular(path) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() == expected
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-
-
 def _step_of(folder: Path) -> int:
     return int(folder.name.removeprefix("step"))
-
-
-def _written_checksum(path: Path) -> str:
-    return str(json.loads(read_bytes(path.with_suffix(".sha256")))["sha256"])

@@ -18,6 +18,7 @@ from resync.tasks.models import build as build_model
 from resync.tasks.models.point import PointModel
 from resync.workers import sync
 from resync.workers.engine.clocks import Clocks
+from resync.workers.engine.members import Members
 from resync.workers.engine.transport import Transport
 from resync.workers.engine.workers import Workers
 from resync.workers.formulas.rate_search import SEARCHES, measured_steps
@@ -127,7 +128,7 @@ def _search(session: Session, number: int) -> tuple[dict[str, float], Trials]:
     run = session.run
     assert run.search
     options = run.sync.in_steps(run.steps_per_epoch)
-    transport = Transport(number, Clocks(session.clocks.device))
+    transport = Transport(Members(number), Clocks(session.clocks.device))
     functions = cast(QuadraticData, session.data).functions(number, run.seed)
     trials = Trials(functions, options, _points(run, number), transport)
     if run.search.rule == "given":
@@ -191,7 +192,7 @@ def _delay(options: SyncOptions, number: int) -> float:
 
     It is read where the workers differ by a deviation of less than 1e-4 (Vogels et al. 2021).
     """
-    workers, transport = Workers(PointModel(1), number), Transport(number, Clocks(torch.device("cpu")))
+    workers, transport = Workers(PointModel(1), number), Transport(Members(number), Clocks(torch.device("cpu")))
     algorithm = sync.build(options, Training(workers, transport, torch.optim.SGD([workers.rows], lr=1.0)))
     rows = workers.rows.data
     rows.add_(1)

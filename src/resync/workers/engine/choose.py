@@ -6,8 +6,7 @@ Where `stacked` is chosen, `benchmarks/simulated.py` has measured it to be faste
 
 from resync.workers.engine.engine import Engine, EngineParts
 from resync.workers.engine.settings import EngineSettings
-from resync.workers.engine.stacked import Stacked, Stacking
-from resync.workers.engine.transport import Transport
+from resync.workers.engine.stacked import Stacked, stacking_pays
 
 
 def choose_engine(name: str, may_average: bool, num_workers: int, world_size: int, stacking_pays: bool = False) -> str:
@@ -24,28 +23,27 @@ def choose_engine(name: str, may_average: bool, num_workers: int, world_size: in
     return "stacked" if stacking_pays and world_size < num_workers else "serial"
 
 
-def build(
-    settings: EngineSettings,
-    parts: EngineParts,
-    transport: Transport,
-    may_average: bool,
-    stacking: Stacking | None = None,
-    stacking_pays: bool = False,
-) -> Engine:
-    """The engine of a run, which averages gradients if it `may_average`.
+def engine_of(settings: EngineSettings, parts: EngineParts) -> Engine:
+    """The engine of these parts.
 
-    `stacking` is None for a model that the engine `stacked` cannot compute. Raises ValueError if the engine does not
-    support the model or this number of workers per process.
+    Raises ValueError if it does not support the model or this number of workers per process.
     """
-    name = choose_engine(settings.name, may_average, transport.num_workers, transport.world_size, stacking_pays)
-    if name == "serial":
-        return Engine(parts)
-    if name == "stacked":
-        return Stacked(parts, stacking)
-    if name == "ddp":
-        from resync.workers.engine.ddp import Ddp
+    transport = parts.transport
+    pays = parts.stacking is not None and stacking_pays(parts.stacking, parts.workers.models[0])
+    engine: Engine
+    match choose_engine(settings.name, parts.may_average, transport.num_workers, transport.world_size, pays):
+        case "stacked":
+            engine = Stacked(parts)
+        case "ddp":
+            from resync.workers.engine.ddp import Ddp
 
-        return Ddp(parts, transport, may_average)
-    from resync.workers.engine.deepspeed import DeepSpeed
+            engine = Ddp(parts)
+        case "deepspeed":
+            from resync.workers.engine.deepspeed import DeepSpeed
 
-    return DeepSpeed(parts, transport, settings.zero_stage)
+            engine = DeepSpeed(parts, settings.zero_stage)
+        case _:
+            engine = Engine(parts)
+    if parts.compile:
+        engine.compile(parts.compile)
+    return engine

@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from resync.workers.engine.engine import Engine, EngineParts
-from resync.workers.engine.transport import Transport
 
 
 class Ddp(Engine):
@@ -22,15 +21,15 @@ class Ddp(Engine):
 
     name = "ddp"
 
-    def __init__(self, parts: EngineParts, transport: Transport, averages_gradients: bool) -> None:
-        self.transport = transport
-        self.averages_gradients = averages_gradients
+    def __init__(self, parts: EngineParts) -> None:
         super().__init__(parts)
+        self.transport = parts.transport
+        self.averages_gradients = parts.may_average
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # later versions of torch rename broadcast_buffers
             self.module = DistributedDataParallel(
                 self.workers.models[0],
-                process_group=None if averages_gradients else transport.members.replica_group,
+                process_group=None if self.averages_gradients else self.members.replica_group,
                 init_sync=False,
                 broadcast_buffers=False,
                 gradient_as_bucket_view=True,

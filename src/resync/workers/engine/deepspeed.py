@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from resync.base.errors import UserError
 from resync.workers.engine.engine import Engine, EngineParts
-from resync.workers.engine.transport import Transport
 
 
 class DeepSpeed(Engine):
@@ -29,15 +28,15 @@ class DeepSpeed(Engine):
     name = "deepspeed"
     averages_gradients = True
 
-    def __init__(self, parts: EngineParts, transport: Transport, zero_stage: int) -> None:
+    def __init__(self, parts: EngineParts, zero_stage: int) -> None:
         super().__init__(parts)
         if self.workers.num_local != 1:
             found = f"{self.workers.num_local} workers in a process"
             raise UserError(f"engine deepspeed needs one worker per process, found {found}")
-        if transport.members.processes != 1:
-            found = f"{transport.members.processes} processes for a worker"
+        if self.members.processes != 1:
+            found = f"{self.members.processes} processes for a worker"
             raise UserError(f"engine deepspeed needs one process per worker, found {found}")
-        self.transport = transport
+        self.transport = parts.transport
         self.state_format = f"DeepSpeed with ZeRO stage {zero_stage}"
         model = self.workers.models[0]
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]

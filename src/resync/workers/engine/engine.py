@@ -15,9 +15,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
 from resync.base.errors import UserError
+from resync.base.streams import stream_seed
 from resync.workers.engine import optimizer_state
-from resync.workers.engine.members import Members
-from resync.workers.engine.settings import LossScale
+from resync.workers.engine.settings import Form, LossScale
+from resync.workers.engine.transport import Transport
 from resync.workers.engine.workers import Workers
 
 LossFunction = Callable[[nn.Module, Any, Any], Tensor | tuple[Tensor, Tensor]]
@@ -148,28 +149,52 @@ class LossScales:
 
 
 @dataclass(frozen=True)
+class Stacking:
+    """What the engine `stacked` needs to know of a model and its loss.
+
+    Attributes:
+        form: the form in which the workers' samples pass through the model (`resync.workers.engine.stacked_layers`).
+        losses: (model, inputs [k, b, ...], targets [k, b, ...]) -> the mean losses of k workers [k], and what else is
+            logged, [k, ...], of several passes m means [k, m].
+        sample: an input [1, ...], for `auto` to see whether stacking pays; None: it was not measured for such a run.
+        samples: those of a worker's pass.
+    """
+
+    form: Form
+    losses: Callable[[nn.Module, Tensor, Tensor], Tensor | tuple[Tensor, Tensor]]
+    sample: Tensor | None = None
+    samples: int = 1
+
+
+@dataclass(frozen=True)
 class EngineParts:
     """What engines work on, and how they make a gradient, whichever engine it is.
 
     Attributes:
+        transport: that of the workers, whose members share a gradient.
         workers: the workers of this process.
         optimizer: the optimizer of the workers' parameters.
         loss: the loss of a forward pass.
-        members: the GPUs of a worker; None: one, in this process.
-        micro_batches: forward passes of this process for each of its workers, equally many for each member.
+        may_average: whether the algorithm averages gradients, so that the engine may do it in its place.
+        micro_batches: forward passes for each worker, equally many for each member.
         clip_norm: L2 norm to which the gradient of a worker with a larger one is scaled down; None: it is not.
-        loss_scales: given if the forward pass is in fp16.
-        before_gradient: (index, member, step), called before the passes of a member of local worker `index`.
+        loss_scale: given if the forward pass is in fp16.
+        dropout_seed: of the random numbers of dropout; None: torch's, as they come.
+        compile: the mode of torch.compile; None: the passes are not compiled.
+        stacking: None for a model that the engine `stacked` cannot compute.
     """
 
+    transport: Transport
     workers: Workers
     optimizer: Optimizer
     loss: LossFunction
-    members: Members | None = None
+    may_average: bool = False
     micro_batches: int = 1
     clip_norm: float | None = None
-    loss_scales: LossScales | None = None
-    before_gradient: Callable[[int, int, int], object] | None = None
+    loss_scale: LossScale | None = None
+    dropout_seed: int | None = None
+    compile: str | None = None
+    stacking: Stacking | None = None
 
 
 class Engine:
@@ -191,11 +216,14 @@ class Engine:
         self.workers = parts.workers
         self.optimizer = parts.optimizer
         self.loss = parts.loss
-        self.members = parts.members or Members(num_workers=1)
-        self.micro_batches = parts.micro_batches
+        self.members = parts.transport.members
+        self.first_worker = parts.transport.local.start
+        self.micro_batches = parts.micro_batches // self.members.processes
         self.clip_norm = parts.clip_norm
-        self.loss_scales = parts.loss_scales
-        self.before_gradient = parts.before_gradient
+        self.loss_scales = LossScales(parts.loss_scale, self.workers.num_local) if parts.loss_scale else None
+        layers = self.workers.models[0].modules()
+        has_dropout = any(isinstance(layer, nn.Dropout) and layer.p for layer in layers)
+        self.dropout_seed = parts.dropout_seed if has_dropout else None
         self.forwards: list[nn.Module] = list(parts.workers.models)
 
     @cached_property
@@ -299,8 +327,12 @@ class Engine:
 
     def _pass(self, index: int, x: Any, y: Any, scale: float, step: int, member: int, part: int) -> Measured:
         """The same for one micro-batch, number `part` of its member."""
-        if part == 0 and self.before_gradient:
-            self.before_gradient(index, member, step)
+        if part == 0 and self.dropout_seed is not None:
+            # By member and step alone: the same with any number of processes, in a repeated gradient and a resumed run.
+            number = (self.first_worker + index) * self.members.number + member
+            seed = stream_seed(self.dropout_seed, "dropout", worker=number, epoch=step)
+            # Not torch.manual_seed, which takes milliseconds: it seeds every kind of device that there might be.
+            (torch.cuda if self.workers.rows.is_cuda else torch.default_generator).manual_seed(seed)
         with nullcontext() if member == 0 else untracked(self.workers.models[index]):
             result = self.loss(self.forwards[index], x, y)
             loss, further = result if isinstance(result, tuple) else (result, None)

@@ -16,10 +16,11 @@ from resync.base.errors import UserError
 
 
 class Members:
-    """The members of a worker in this process, and the other processes of this worker.
+    """Which members of which workers are in this process, and the other processes of its worker.
 
     Attributes:
-        number: members of a worker, g.
+        num_workers, number: workers in all processes, K, and members of a worker, g.
+        rank, world_size, group: of this process, of how many, in which group; None: in that of all processes.
         num_local, first: members in this process, and the number of the first of them.
         processes: processes of a worker; 1 where a process hosts whole workers.
         replica_rank: rank of this process among those of its worker.
@@ -40,7 +41,8 @@ class Members:
         timeout: timedelta | None = None,
         group: dist.ProcessGroup | None = None,
     ) -> None:
-        self.number = number
+        self.num_workers, self.number = num_workers, number
+        self.rank, self.world_size, self.group = rank, world_size, group
         self.processes = max(1, world_size // num_workers)
         if num_workers * self.processes % world_size or number % self.processes:
             workers = f"{num_workers} workers" + (f" of {number} GPUs" if number > 1 else "")

@@ -1,14 +1,13 @@
 """The engine `stacked`: the workers of a process computed at once, each layer for all of them."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from resync.base.errors import UserError
-from resync.workers.engine.engine import Engine, EngineParts, Measured, joined
+from resync.workers.engine.engine import Engine, EngineParts, Measured, Stacking, joined
 from resync.workers.engine.settings import Form
 from resync.workers.engine.stacked_layers import Stack
 from resync.workers.engine.workers import even_parts
@@ -35,20 +34,6 @@ LARGEST_LAYER = 65536
 single ones. A step of an MLP 512-512 (223,000) takes 1.3 to 2.8 times as long, of an MLP 128 (51,000) 0.6 to 0.8."""
 
 
-@dataclass(frozen=True)
-class Stacking:
-    """What the engine needs to know of a model and its loss.
-
-    Attributes:
-        form: the form in which the workers' samples pass through the model (`resync.workers.engine.stacked_layers`).
-        losses: (model, inputs [k, b, ...], targets [k, b, ...]) -> the mean losses of k workers [k], and what else is
-            logged, [k, ...], of several passes m means [k, m].
-    """
-
-    form: Form
-    losses: Callable[[nn.Module, Tensor, Tensor], Tensor | tuple[Tensor, Tensor]]
-
-
 class Stacked(Engine):
     """For several whole workers in a process, whose models have a form for it and no dropout.
 
@@ -59,8 +44,9 @@ class Stacked(Engine):
 
     name = "stacked"
 
-    def __init__(self, parts: EngineParts, stacking: Stacking | None) -> None:
+    def __init__(self, parts: EngineParts) -> None:
         super().__init__(parts)
+        stacking = parts.stacking
         if stacking is None:
             raise UserError("engine stacked: found a model without a form for it (ModelOptions.form), allowed: serial")
         if self.loss_scales is not None:
@@ -102,15 +88,15 @@ class Stacked(Engine):
         return Measured.of(torch.stack([part.columns() for part in of_parts]).mean(0))
 
 
-def stacking_pays(form: Form, model: nn.Module, sample: Tensor, samples: int, device: str) -> bool:
-    """Whether `stacked` is faster than `serial` for passes of this many samples of a worker, as measured on the CPU.
+def stacking_pays(stacking: Stacking, model: nn.Module) -> bool:
+    """Whether `stacked` is faster than `serial` for the passes of this model, as measured on the CPU.
 
     A function of its arguments alone, so that a run has the same engine whenever it starts.
     """
-    if device != "cpu":
+    if stacking.sample is None or next(model.parameters()).device.type != "cpu":
         return False
-    operations, parameters = of_a_layer(model, sample)
-    return samples * operations <= LIMITS[form] and parameters <= LARGEST_LAYER
+    operations, parameters = of_a_layer(model, stacking.sample)
+    return stacking.samples * operations <= LIMITS[stacking.form] and parameters <= LARGEST_LAYER
 
 
 def of_a_layer(model: nn.Module, sample: Tensor) -> tuple[float, float]:

@@ -95,10 +95,7 @@ class PackedMean:
 
 
 class Transport:
-    """Averages and exchanges rows between `num_workers` workers on `world_size` processes.
-
-    `members` are the GPUs of a worker, one by default. `group` has the processes, if they are not all that there are;
-    `rank` and `world_size` are then those in it.
+    """Averages and exchanges rows between the workers, which `members` spreads over the processes.
 
     Counts two kinds of bytes: `bytes_sent`, the bytes that one worker sends as a function of the algorithm alone (one
     vector for an average, one vector per peer for an exchange, whether or not the peer is in this process), and
@@ -106,25 +103,15 @@ class Transport:
     average by the back end, and every message of an all-reduce made of messages. Seconds are added to the clock
     "communication"; `communication_is_known` is False if messages travel while the workers compute, so that no clock
     can separate the two. Averages of gradients inside a worker are part of its computing, and are in none of these.
-
-    Raises ValueError if the workers cannot be spread evenly over the processes.
     """
 
-    def __init__(
-        self,
-        num_workers: int,
-        clocks: Clocks,
-        rank: int = 0,
-        world_size: int = 1,
-        members: Members | None = None,
-        group: dist.ProcessGroup | None = None,
-    ) -> None:
-        self.members = members or Members(num_workers, 1, rank, world_size, group=group)
-        self.group = group
-        self.num_workers = num_workers
-        self.num_local = max(1, num_workers // world_size)
-        self.rank = rank
-        self.world_size = world_size
+    def __init__(self, members: Members, clocks: Clocks) -> None:
+        self.members = members
+        self.group = members.group
+        self.num_workers = members.num_workers
+        self.num_local = max(1, members.num_workers // members.world_size)
+        self.rank = members.rank
+        self.world_size = members.world_size
         self.clocks = clocks
         self.bytes_of_all = 0
         self._averaged = self._messaged = 0

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import run_processes
 from quadratic import NUMBERED, Problem
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from resync.base.streams import stream
 from resync.workers.formulas import mixing, topology
@@ -28,6 +29,29 @@ EXACT = {"rtol": 0, "atol": 1e-12}
 
 def name_of(trace) -> str:
     return f"{'overlap' if trace['overlap'] else 'sync'}-{trace['graph_type']}"
+
+
+class Divided(TorchDispatchMode):
+    """The shapes that operations divide in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.shapes = []
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        if operation is torch.ops.aten.div_.Tensor:
+            self.shapes.append(args[0].shape)
+        return operation(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("options", "times"), [({}, 0), ({"staleness": 2}, 8)], ids=["weights 1", "other weights"])
+def test_overlapping_gossip_divides_by_its_weights_where_they_are_not_1(options, times):
+    """It passes over all parameters."""
+    problem = Problem("osgp", [[1.0], [2.0], [4.0], [9.0]], [0.0], **options)
+    with Divided() as divided:
+        for _ in range(8):
+            problem.step()
+    assert divided.shapes.count(problem.workers.rows.shape) == times
 
 
 @pytest.mark.parametrize("trace", TRACES, ids=name_of)

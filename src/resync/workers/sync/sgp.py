@@ -67,7 +67,10 @@ class SGPAlgorithm(Algorithm):
 
     def debias(self) -> None:
         """z = x / w."""
-        if self.weights_change:
+        if not self.weights_change:
+            return
+        # OSGP's weights come back to 1 with every message. To know it a GPU would have to be waited for.
+        if not self.weights.is_cpu or any(weight != 1 for [weight] in self.weights.tolist()):
             self.rows.div_(self.weights.to(self.rows))
 
     @property

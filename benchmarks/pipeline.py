@@ -33,13 +33,14 @@ def benchmark(smallest: bool = False) -> Benchmark:
         "plan of all papers": [[*RESYNC, "plan", "--scale", "paper"]],
         f"collect {runs}": [[*RESYNC, "collect", *made]],
         f"audit {runs}": [[*RESYNC, "audit", *made]],
+        f"status of {runs}": [[*RESYNC, "status", *made]],
         f"draw {runs}": [[*render, *made[:-1], f"made/{_made_results.ITEM}"]],
         "one figure again": [
             [*SNAKEMAKE, "-n", "--config", "scale=paper", "--", FIGURE],
             [*render, "--results", f"{folder}/results", "qsr/h_vit", "--scale", "paper"],
         ],
     }
-    limits = (15, 8, 60, 60, 60, 5, 2)
+    limits = (15, 8, 60, 60, 60, 60, 5, 2)
     return Benchmark(
         title="The pipeline without training",
         minutes=8,
@@ -54,6 +55,7 @@ def benchmark(smallest: bool = False) -> Benchmark:
             *(Goal(name, limit) for name, limit in zip([*cases, "one step in a warm process"], limits, strict=True)),
             Goal(f"collect {runs}", 2e9, measure="peak_memory"),
             Goal(f"collect {runs}", 40, measure="processor_seconds"),
+            *(Goal(f"{verb} {runs}", 30, measure="processor_seconds") for verb in ("audit", "status of", "draw")),
         ],
         notes=[
             "Each of the many runs has a thousand values in two tables and a summary; they were made without training.",

@@ -175,13 +175,13 @@ def _goals() -> list[Goal]:
         local_peers = ("PeriodicModelAverager", "accelerate LocalSGD")
         goals += [
             Goal(f"all-reduce ({form})", 1.0, ("torch DDP",)),
-            Goal(f"Local SGD ({form})", 1.0, local_peers),
+            Goal(f"Local SGD ({form})", 0.95, local_peers),
             Goal(f"Local SGD ({form})", 1.03, ("Local SGD, ideal",)),
-            Goal(f"SGP ({form})", 1.0, ("decent-dp",)),
+            Goal(f"SGP ({form})", 0.95, ("decent-dp",)),
             Goal(f"SGP ({form})", 1.05, ("gossip, ideal",)),
-            Goal(f"D-PSGD ({form})", 1.0, ("decent-dp",)),
+            Goal(f"D-PSGD ({form})", 0.95, ("decent-dp",)),
             Goal(f"D-PSGD ({form})", 1.05, ("gossip, ideal",)),
             Goal(f"OSGP ({form})", 1.05, (f"SGP ({form})",), "processor_time"),
-            Goal(f"SlowMo ({form})", 1.0, ("fairscale SlowMo",)),
+            Goal(f"SlowMo ({form})", 0.95, ("fairscale SlowMo",)),
         ]
     return goals

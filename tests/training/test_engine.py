@@ -1,11 +1,14 @@
 """Which engine a run gets, and what an engine takes from another one."""
 
+import sys
 from pathlib import Path
+from types import CodeType
 
 import pytest
 from processes import run_processes
-from runs import VARIANTS, make_session
+from runs import VARIANTS, every, make_session, sync
 
+import resync
 from resync.runs.train.loop import batches, train_step
 from resync.workers.engine.choose import choose_engine
 
@@ -65,3 +68,25 @@ def test_an_engine_refuses_a_state_that_it_cannot_read(tmp_path: Path):
     message = "^engine serial: found a state of DeepSpeed with ZeRO stage 1, allowed: .*; continue with the engine that"
     with pytest.raises(ValueError, match=message):
         engine.load_state_dict(state)
+
+
+def test_whoever_reads_a_step_of_local_sgd_reads_few_functions(tmp_path: Path):
+    """With several passes and fp16, which are the longest way."""
+    session = make_session(tmp_path, micro_batch_size=8, precision="fp16", **sync("local", period=every(3)))
+    given = batches(session)
+    train_step(session, *next(given))
+    inputs, targets = next(given)
+    entered: set[CodeType] = set()
+    sys.setprofile(lambda frame, event, _: entered.add(frame.f_code) if event == "call" else None)
+    try:
+        train_step(session, inputs, targets)
+    finally:
+        sys.setprofile(None)
+    package = str(Path(resync.__file__).parent)
+    ours = {
+        (code.co_filename, code.co_qualname.split(".<locals>")[0])
+        for code in entered
+        if code.co_filename.startswith(package)
+    }
+    assert len({file for file, _ in ours}) <= 14
+    assert len(ours) <= 35, sorted(ours)

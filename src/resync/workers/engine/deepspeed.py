@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from resync.base.errors import UserError
-from resync.workers.engine.engine import Engine, EngineParts
+from resync.workers.engine.engine import Engine, EngineParts, Measured
 
 
 class DeepSpeed(Engine):
@@ -107,9 +107,9 @@ class DeepSpeed(Engine):
             for shard in self._shards:
                 self.optimizer.state[shard][name] = torch.tensor(count, dtype=torch.float32, device=shard.device)
 
-    def _gradient(self, index: int, inputs: Any, targets: Any, step: int) -> Tensor:
+    def gradient_of(self, index: int, inputs: Any, targets: Any, step: int) -> Measured:
         """The gradient of the worker; in fp16, DeepSpeed then gets it as that of a linear function."""
-        loss = super()._gradient(index, inputs, targets, step)
+        measured = super().gradient_of(index, inputs, targets, step)
         if self.loss_scales is not None:
             parts = self.workers.grads[0].split([parameter.numel() for parameter in self.parameters])
             products = [
@@ -117,7 +117,7 @@ class DeepSpeed(Engine):
                 for parameter, part in zip(self.parameters, parts, strict=True)
             ]
             self.module.backward(torch.stack(products).sum())
-        return loss
+        return measured
 
     @property
     def _shards(self) -> list[Tensor]:

@@ -6,7 +6,7 @@ The engine here, `serial`, is a plain loop over the workers of the process. Othe
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -237,7 +237,17 @@ class Engine:
 
     def gradient_of(self, index: int, inputs: Any, targets: Any, step: int) -> Measured:
         """Fill the row of one local worker, whose inputs and targets these are; returns its loss, as `gradients`."""
-        return self._mean_over_members(self._gradient(index, inputs, targets, step))
+        gradient = self.workers.grads[index]
+
+        def take(scale: float) -> Measured:
+            with self.collecting(index):
+                measured = self._backward(index, inputs, targets, scale, step)
+            if self.members.processes > 1:
+                self.average_in_replica(gradient)
+                return Measured.of(self.members.mean_(measured.columns()))
+            return measured
+
+        return self.loss_scales.unscaled(index, gradient, take) if self.loss_scales else take(1.0)
 
     def gradients(self, inputs: Sequence[Any], targets: Sequence[Any], step: int = 0) -> Measured:
         """Fill `workers.grads` with the gradient of each worker's mean loss; returns these losses, and what is logged.
@@ -247,7 +257,7 @@ class Engine:
         scale gave a finite gradient.
         """
         batches = enumerate(zip(inputs, targets, strict=True))
-        return self._mean_over_members(joined([self._gradient(index, *batch, step) for index, batch in batches]))
+        return joined([self.gradient_of(index, *batch, step) for index, batch in batches])
 
     def gradient_norms(self) -> Tensor:
         """The L2 norms of the local workers' gradients before clipping, [k]; NaN if unknown here."""
@@ -296,34 +306,21 @@ class Engine:
             self.loss_scales.load_state_dict({name: own.pop(name) for name in self.loss_scales.state_dict()})
         return own
 
-    def _mean_over_members(self, measured: Measured) -> Measured:
-        return Measured.of(self.members.mean_(measured.columns())) if self.members.processes > 1 else measured
-
-    def _gradient(self, index: int, inputs: Any, targets: Any, step: int) -> Measured:
-        gradient = self.workers.grads[index]
-
-        def take(scale: float) -> Measured:
-            with self.collecting(index):
-                measured = self._backward(index, inputs, targets, scale, step)
-            if self.members.processes > 1:
-                self.average_in_replica(gradient)
-            return measured
-
-        return self.loss_scales.unscaled(index, gradient, take) if self.loss_scales else take(1.0)
-
     def _backward(self, index: int, inputs: Any, targets: Any, scale: float, step: int) -> Measured:
         """Add the gradient of `scale` times the mean loss of one worker to its row; returns the loss without scale."""
         if self.micro_batches == 1:
             x, y = (side if isinstance(side, Tensor) else side[0] for side in (inputs, targets))
             return self._pass(index, x, y, scale, step, self.members.first, 0)
-        total = self.workers.grads.new_zeros(())
+        passes: list[Measured] = []
         # Equal parts of a tensor [b, ...]; a list already consists of its parts.
         parts = (side.chunk(self.micro_batches) if isinstance(side, Tensor) else side for side in (inputs, targets))
         for number, (x, y) in enumerate(zip(*parts, strict=True)):
             member, part = divmod(number, self.micro_batches // self.members.num_local)
             with nullcontext() if number + 1 == self.micro_batches else self.incomplete():
-                total = total + self._pass(index, x, y, scale, step, self.members.first + member, part).columns()
-        return Measured.of(total)
+                passes.append(self._pass(index, x, y, scale, step, self.members.first + member, part))
+        further = [measured.further for measured in passes if measured.further is not None]
+        losses = reduce(torch.add, [measured.losses for measured in passes])
+        return Measured(losses, reduce(torch.add, further) if further else None)
 
     def _pass(self, index: int, x: Any, y: Any, scale: float, step: int, member: int, part: int) -> Measured:
         """The same for one micro-batch, number `part` of its member."""

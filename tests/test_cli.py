@@ -1,5 +1,6 @@
 """The command line as seen by users: exit codes, one line per error, machine-readable JSON."""
 
+import argparse
 import json
 import os
 import re
@@ -21,8 +22,8 @@ from resync.papers.paper import load_suite
 from resync.papers.report.site import _sentence
 from resync.runs.launch import slurm
 from resync.runs.run.run import SCALES
-from resync.tools.cli import main
-from resync.tools.cli.declare import GROUPS, VERBS
+from resync.tools.cli import declare, main
+from resync.tools.cli.declare import GROUPS, VERBS, suite_of
 from resync.tools.cli.declared import REFERENCE
 
 ROOT = Path(__file__).parents[1]
@@ -81,6 +82,7 @@ def files_read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
     monkeypatch.setattr(loader, "_read", noted)
     monkeypatch.setattr("resync.tools.cli.declare.load_suite", load_suite)  # not what has been read before
+    declare._read.cache_clear()
     return paths
 
 
@@ -375,3 +377,14 @@ def test_the_version_is_that_of_the_installed_package(capsys: pytest.CaptureFixt
 def test_a_closed_standard_output_is_no_error(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("sys.stdout", None)  # as after `resync launch ... >&-`
     assert exit_code(lambda: None) == 0
+
+
+def test_a_process_reads_a_paper_again_only_where_one_of_its_files_has_changed(tmp_path: Path):
+    for name in ("scales", "ddp_tricks"):
+        shutil.copytree(Path(CONFIGS, name), tmp_path / name)
+    options = argparse.Namespace(configs=tmp_path, paper="ddp_tricks")
+    suite = suite_of(options)
+    assert suite_of(options) is suite
+    file = tmp_path / "ddp_tricks/paper.yaml"
+    file.write_text(file.read_text().replace("title: ", "title: Another ", 1))
+    assert suite_of(options).papers["ddp_tricks"] != suite.papers["ddp_tricks"]

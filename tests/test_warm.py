@@ -15,6 +15,7 @@ import pytest
 from machine import until
 
 from resync.base.processes import warm, warm_client
+from snakemake_executor_plugin_resync import living
 
 # Its only verb; `learn` imports a module, which the server then imports for the next job.
 SERVER = """
@@ -27,6 +28,8 @@ def verb(arguments):
         import wave
     print(os.getcwd(), os.environ["GREETING"], *arguments[1:], flush=True)
     print("to the other stream", "wave" in before, file=sys.stderr)
+    if arguments[0] == "render":
+        print(os.getpid())
     if "wait" in arguments:
         def clean(*_):
             open("cleaned", "w").close()
@@ -194,7 +197,7 @@ def test_a_command_cleans_up_after_ctrl_c(tmp_path):
 
 SNAKEFILE = """
 rule all:
-    input: "asked", "in a shell"
+    input: "asked", "in a shell", "drawn 1", "drawn 2"
 
 rule asked:
     output: "asked"
@@ -205,11 +208,27 @@ rule in_a_shell:
     output: "in a shell"
     shell: "echo $OMP_NUM_THREADS > {output:q}"
 
+rule drawn:
+    output: "drawn {n}"
+    log: "drawn's {n}"
+    shell: "python -m resync render {wildcards.n} 0 > {output:q} 2> {log:q}"
+
 rule fails:
     output: "never"
     log: "failed.log"
     shell: "python -m resync verb {WORD} 7 > {log:q} 2>&1"
 """
+
+
+def test_the_executor_asks_no_fork_again_that_has_ended():
+    (here, there), (lost, ended) = socket.socketpair(), socket.socketpair()
+    ended.close()
+    idle = [here, lost]
+    with there:
+        assert living(idle) is here
+        assert not idle
+        assert lost.fileno() == -1, "is closed"
+        here.close()
 
 
 def test_snakemakes_executor_asks_the_warm_process_for_verbs(server, tmp_path):
@@ -237,6 +256,10 @@ def test_snakemakes_executor_asks_the_warm_process_for_verbs(server, tmp_path):
     assert (tmp_path / "asked").read_text() == f"{tmp_path} hello 0\n"
     assert (tmp_path / "asked's log").read_text() == "to the other stream False\n"
     assert (tmp_path / "in a shell").read_text() == "1\n"
+    drawn = [(tmp_path / f"drawn {n}").read_text().splitlines() for n in (1, 2)]
+    assert [line for line, _ in drawn] == [f"{tmp_path} hello {n} 0" for n in (1, 2)]
+    assert drawn[0][1] == drawn[1][1], "a second figure is drawn by the fork that has drawn the first one"
+    assert (tmp_path / "drawn's 2").read_text() == "to the other stream False\n"
 
     failed = snakemake("never", "raise")
     assert failed.returncode == 1

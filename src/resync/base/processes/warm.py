@@ -16,12 +16,12 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 from resync.base.processes.signals import end_with_parent
 from resync.base.processes.warm_client import ADDRESS
@@ -92,25 +92,40 @@ def serve(verb: Callable[[list[str]], int], *modules: str) -> NoReturn:
 
 
 def _work(connection: socket.socket, verb: Callable[[list[str]], int], folder: Path) -> NoReturn:
-    """Become the process that the client asks for, run the verb, and answer with its exit code."""
-    end_with_parent(signal.SIGTERM)  # a run that lived on would train beside the next one, and nobody could stop it
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    tempfile.tempdir = None  # its own, not that of the warm process
+    """Become the processes that the client asks for, one after the other until one fails, and end with the client."""
+    code = 1
+    try:
+        end_with_parent(signal.SIGTERM)  # a run that lived on would train beside the next one, and nobody could stop it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        tempfile.tempdir = None  # its own, not that of the warm process
+        request = connection.makefile("rb")
+        while streams := socket.recv_fds(connection, 1, 3)[1]:
+            code = _carry_out(connection, request, streams, verb, folder)
+            if code:
+                break
+    finally:
+        os._exit(code)  # without releasing the memory that it shares with others
+
+
+def _carry_out(
+    connection: socket.socket, request: BinaryIO, streams: Sequence[int], verb: Callable[[list[str]], int], folder: Path
+) -> int:
+    """Run the verb as the request says, and answer with its exit code."""
     code, before = 1, set(sys.modules)
     try:
-        for number, stream in enumerate(socket.recv_fds(connection, 1, 3)[1]):
+        for number, stream in enumerate(streams):
             os.dup2(stream, number)
             os.close(stream)
         # Those of the warm process may know of a file, in which they could seek.
         sys.stdout, sys.stderr = (
             os.fdopen(number, "w", encoding=sys.stdout.encoding, closefd=False) for number in (1, 2)
         )
-        request = connection.makefile("rb", buffering=0)
         asked = json.loads(request.readline())
         os.chdir(asked["directory"])
         os.environ.clear()
         os.environ.update(asked["environment"])
-        threading.Thread(target=obey, args=[request.read], name="client", daemon=True).start()
+        if not asked["stays"]:
+            threading.Thread(target=obey, args=[request.read], name="client", daemon=True).start()
         code = verb(asked["arguments"])
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else 1
@@ -125,7 +140,7 @@ def _work(connection: socket.socket, verb: Callable[[list[str]], int], folder: P
             sys.stderr.flush()
         with suppress(OSError):
             connection.sendall(b"%d\n" % code)
-        os._exit(code)  # without releasing the memory that it shares with others
+    return code
 
 
 def obey(read: Callable[[int], bytes]) -> None:

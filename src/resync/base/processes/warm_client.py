@@ -44,11 +44,15 @@ def connected() -> socket.socket | None:
 
 
 def ask(
-    connection: socket.socket, arguments: Sequence[str], streams: Sequence[int], environment: Mapping[str, str]
-) -> None:
-    """Let the fork run `resync <arguments>` in this working directory, with these standard streams."""
+    connection: socket.socket, arguments: Sequence[str], streams: Sequence[int], environment: Mapping[str, str],
+    stays: bool = False,
+) -> None:  # fmt: skip
+    """Let the fork run `resync <arguments>` in this working directory, with these standard streams.
+
+    One that `stays` gets no signals, and may be asked again when it has answered with 0.
+    """
     socket.send_fds(connection, [b"\n"], list(streams))
-    request = {"arguments": [*arguments], "directory": os.getcwd(), "environment": dict(environment)}
+    request = {"arguments": [*arguments], "directory": os.getcwd(), "environment": dict(environment), "stays": stays}
     connection.sendall(json.dumps(request).encode() + b"\n")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from functools import wraps
+from functools import lru_cache, wraps
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +180,21 @@ def suite_of(options: argparse.Namespace) -> Suite:
         stray = paper and options.configs.is_dir() and not _is_near_paper(options.configs, paper)
         if stray and (named := load_suite(options.configs).places_of(str(paper))):
             raise UserError(f"paper: {not_among(paper, named)}")
-        return load_suite(options.configs, papers=[paper] if paper else None)
+        return _read(options.configs, paper, _files(options.configs, paper))
+
+
+@lru_cache(maxsize=16)
+def _read(configs: Path, paper: str | None, files: frozenset[tuple[Path, int, int, int]]) -> Suite:
+    """The papers, read once by a process that carries out several verbs, as long as no file is another one."""
+    return load_suite(configs, papers=[paper] if paper else None)
+
+
+def _files(configs: Path, paper: str | None) -> frozenset[tuple[Path, int, int, int]]:
+    """The files that `load_suite` reads or refuses, of all papers or of one, and what changes with their content."""
+    folders = [configs / "scales", configs / paper] if paper else [configs]
+    files = [file for folder in folders for file in folder.rglob("*")] + list(configs.glob("*"))
+    known = [(file.absolute(), file.stat(follow_symlinks=file.exists())) for file in files]
+    return frozenset((file, there.st_ino, there.st_size, there.st_mtime_ns) for file, there in known)
 
 
 def _is_near_paper(configs: Path, name: str) -> bool:

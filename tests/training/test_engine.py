@@ -71,7 +71,7 @@ def test_an_engine_refuses_a_state_that_it_cannot_read(tmp_path: Path):
 
 
 def test_whoever_reads_a_step_of_local_sgd_reads_few_functions(tmp_path: Path):
-    """With several passes and fp16, which are the longest way."""
+    """With several passes and fp16, which are the longest way; 35 with a ResNet, torch's fused SGD and such."""
     session = make_session(tmp_path, micro_batch_size=8, precision="fp16", **sync("local", period=every(3)))
     given = batches(session)
     train_step(session, *next(given))
@@ -88,5 +88,5 @@ def test_whoever_reads_a_step_of_local_sgd_reads_few_functions(tmp_path: Path):
         for code in entered
         if code.co_filename.startswith(package)
     }
-    assert len({file for file, _ in ours}) <= 14
-    assert len(ours) <= 35, sorted(ours)
+    assert len({file for file, _ in ours}) <= 11
+    assert len(ours) <= 30, sorted(ours)

@@ -67,10 +67,8 @@ class SGPAlgorithm(Algorithm):
 
     def debias(self) -> None:
         """z = x / w."""
-        if not self.weights_change:
-            return
         # OSGP's weights come back to 1 with every message. To know it a GPU would have to be waited for.
-        if not self.weights.is_cpu or any(weight != 1 for [weight] in self.weights.tolist()):
+        if self.weights_change and not (self.weights.is_cpu and all(weight == 1 for [weight] in self.weights.tolist())):
             self.rows.div_(self.weights.to(self.rows))
 
     @property

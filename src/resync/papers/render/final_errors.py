@@ -1,15 +1,14 @@
 """The error of trainings with the rates that searches have found, against their steps."""
 
-from itertools import groupby
-
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from resync.papers.render.item import ItemData, Series, require_results
-from resync.papers.render.lines import Floats, Line, Panel, Panels, draw_lines, footnote, legend, letter
+from resync.papers.render.lines import Floats, Line, Panel, Panels, draw_lines
 from resync.papers.render.options import FinalErrors
 from resync.papers.render.points import Level, levels_note
-from resync.papers.render.searched_steps import heterogeneity_title
-from resync.papers.render.style import Style, distinct, label_y, new_panels, style_of
+from resync.papers.render.searched_steps import draw_experiments, experiments
+from resync.papers.render.style import Style
 from resync.runs.metrics.registry import NOISY_TRAININGS
 
 _HEIGHT = 2.1
@@ -22,14 +21,10 @@ _LEAST = 1e-13
 def prepare(data: ItemData[FinalErrors]) -> Panels[Line]:
     """A panel for each experiment, with a line for each series that has finished."""
     require_results(data)
-    first = {series.label: series.states[0].run for series in reversed(data.series)}
-    labels = list(dict.fromkeys(series.label for series in data.series))
-    styles = dict(zip(labels, distinct(style_of(first[label]) for label in labels), strict=True))
     panels = []
-    for _, group in groupby(data.drawn, lambda series: series.name[0]):
-        of_panel = list(group)
-        lines = [_line(data, series, styles[series.label]) for series in of_panel if series.results("finished")]
-        panels.append(Panel(_AXIS, _ERROR, lines, log=True, title=heterogeneity_title(of_panel[0])))
+    for title, drawn in experiments(data):
+        lines = [_line(data, series, style) for series, style in drawn if series.results("finished")]
+        panels.append(Panel(_AXIS, _ERROR, lines, log=True, title=title))
     shown = [line for panel in panels for line in panel.lines]
     band = next((f"mean of trainings with noise, band: {line.band}" for line in shown if line.band), "")
     marks = levels_note((level for line in shown for _, level in line.marks), "open circles")
@@ -55,16 +50,9 @@ def _line(data: ItemData, series: Series, style: Style) -> Line:
 
 def draw(panels: Panels[Line], width: float) -> Figure:
     """A panel per experiment, with one legend above them."""
-    figure, grid = new_panels(width, len(panels.panels), _HEIGHT, sharey=True)
-    for axes, panel in zip(grid.flat, panels.panels, strict=False):
-        axes.set_yscale("log")
-        draw_lines(axes, panel.lines)
-        axes.set_yscale("log")
-        axes.set(xlabel=_AXIS)
-        axes.set_title(panel.title)
-        if axes in grid[:, 0]:
-            label_y(axes, _ERROR, _HEIGHT)
-    letter(grid.flat)
-    legend(figure, grid[0, 0], columns=5)
-    footnote(figure, panels.setting)
-    return figure
+    return draw_experiments(panels, width, _HEIGHT, 5, _draw_panel)
+
+
+def _draw_panel(axes: Axes, panel: Panel[Line]) -> None:
+    draw_lines(axes, panel.lines)
+    axes.set_yscale("log")  # with the ticks of the scale

@@ -1,6 +1,6 @@
 """Steps to the target at the rates that searches have found, against the number of workers."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from resync.papers.render.item import ItemData, Series, require_results
-from resync.papers.render.lines import Panel, Panels, footnote, legend, letter
+from resync.papers.render.lines import Panel, Panels, ShownT, footnote, legend, letter
 from resync.papers.render.options import SearchedSteps
 from resync.papers.render.points import Point
 from resync.papers.render.style import Style, distinct, label_y, new_panels, style_of
@@ -45,26 +45,27 @@ class SearchLine:
 def prepare(data: ItemData[SearchedSteps]) -> Panels[SearchLine]:
     """The steps of every search of the finished runs."""
     require_results(data)
-    first = {series.label: series.states[0].run for series in reversed(data.series)}
-    labels = list(dict.fromkeys(series.label for series in data.series))
-    styles = dict(zip(labels, distinct(style_of(first[label]) for label in labels), strict=True))
     panels = []
-    for _, group in groupby(data.drawn, lambda series: series.name[0]):
-        of_panel = list(group)
+    for title, drawn in experiments(data):
         lines = [
-            SearchLine(series.legend, styles[series.label], found_steps(series), published_steps(data, series))
-            for series in of_panel
+            SearchLine(series.legend, style, found_steps(series), published_steps(data, series))
+            for series, style in drawn
         ]
-        panels.append(Panel(_AXIS, _STEPS, lines, title=heterogeneity_title(of_panel[0])))
+        panels.append(Panel(_AXIS, _STEPS, lines, title=title))
     records = {steps.n for panel in panels for line in panel.lines for steps in line.published.values()}
     shown = f"open: mean of published records of {counted(records, 'seed')}" if records else ""
     setting = f"{data.scale} scale: mean of {data.seeds}, band: {_RANGE}"
     return Panels(panels, " · ".join(filter(None, [setting, shown, data.absent])))
 
 
-def heterogeneity_title(series: Series) -> str:
-    """The title of the panel of an experiment."""
-    return f"ζ² = {series.states[0].run.data.options['heterogeneity']:g}"
+def experiments(data: ItemData) -> Iterator[tuple[str, list[tuple[Series, Style]]]]:
+    """The title of a panel for each experiment, and what is drawn in it; series of one label look alike in all."""
+    first = {series.label: series.states[0].run for series in reversed(data.series)}
+    labels = list(dict.fromkeys(series.label for series in data.series))
+    styles = dict(zip(labels, distinct(style_of(first[label]) for label in labels), strict=True))
+    for _, group in groupby(data.drawn, lambda series: series.name[0]):
+        drawn = [(series, styles[series.label]) for series in group]
+        yield f"ζ² = {drawn[0][0].states[0].run.data.options['heterogeneity']:g}", drawn
 
 
 def published_steps(data: ItemData, series: Series) -> dict[int, SeedValues]:
@@ -88,22 +89,34 @@ def found_steps(series: Series) -> dict[int, SeedValues]:
 
 def draw(panels: Panels[SearchLine], width: float) -> Figure:
     """A panel per experiment, with one legend above them."""
-    figure, grid = new_panels(width, len(panels.panels), _HEIGHT, sharey=True)
+    return draw_experiments(panels, width, _HEIGHT, 4, _draw_panel)
+
+
+def draw_experiments(
+    panels: Panels[ShownT], width: float, height: float, columns: int, draw_panel: Callable[[Axes, Panel[ShownT]], None]
+) -> Figure:
+    """A panel per experiment, with one legend of so many columns above them."""
+    figure, grid = new_panels(width, len(panels.panels), height, sharey=True)
     for axes, panel in zip(grid.flat, panels.panels, strict=False):
-        for line in panel.lines:
-            _draw(axes, line)
-        axes.set(xscale="log", yscale="log", xlabel=_AXIS)
+        draw_panel(axes, panel)
+        axes.set(xlabel=panel.x_axis)
         axes.set_title(panel.title)
-        axes.set_xticks(sorted({workers for line in panel.lines for workers in line.ours}))
-        axes.minorticks_off()
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         if axes in grid[:, 0]:
-            label_y(axes, _STEPS, _HEIGHT)
+            label_y(axes, panel.y_axis, height)
     letter(grid.flat)
-    legend(figure, grid[0, 0], columns=4)
+    legend(figure, grid[0, 0], columns=columns)
     footnote(figure, panels.setting)
     return figure
+
+
+def _draw_panel(axes: Axes, panel: Panel[SearchLine]) -> None:
+    for line in panel.lines:
+        _draw(axes, line)
+    axes.set(xscale="log", yscale="log")
+    axes.set_xticks(sorted({workers for line in panel.lines for workers in line.ours}))
+    axes.minorticks_off()
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def _draw(axes: Axes, line: SearchLine) -> None:

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from resync.runs.results import wandb_log
 from resync.runs.results.runs import read_run
 from resync.runs.results.summary import DIGESTS, text_of
 from resync.runs.run import Run
-from resync.runs.train import train
+from resync.runs.train import checkpoint, train
 from resync.runs.train.loop import train_to_end
 from resync.runs.train.saving import resume
 from resync.tasks import models
@@ -188,8 +189,13 @@ def test_another_period_from_a_step_on_is_that_of_two_phases(kept):
     folder, run = kept
     three = {"sync": {"name": "local", "period": {"rule": "constant", "h": 3}}}
     start = {"start_from": AT_8, "start_state": "all", "start_hash": run.hash}
-    session = make_session(folder / "small/three/seed3", **CONSTANT | three | start)
-    resume(session)
+    with pytest.MonkeyPatch.context() as patch:
+        opened = Mock(wraps=checkpoint.open_regular)
+        patch.setattr(checkpoint, "open_regular", opened)
+        session = make_session(folder / "small/three/seed3", **CONSTANT | three | start)
+        resume(session)
+    read = [call.args[0].name for call in opened.call_args_list]
+    assert sorted(read) == ["model.pt", "shared.pt", "workers00000.pt"]  # once each: they may be large
     train_to_end(session)
     phases = {"sync": {"name": "local", "period": {"rule": "phases", "phases": [[0, 2], [8 / 7, 3]]}}}
     whole = make_session(folder / "small/phases/seed3", **CONSTANT | phases)

@@ -116,9 +116,12 @@ class Checkpoints:
         return None
 
     def load_after(self, step: int) -> tuple[list[State], State]:
-        """The checkpoint after `step` steps. Raises ValueError if it is missing, damaged or has another identity."""
+        """The checkpoint after `step` steps, which `require_sound` has found whole.
+
+        Raises ValueError if it is missing or has another identity.
+        """
         folder = self._folder(step)
-        require_sound(folder, self.identity)
+        _require_identity(folder, self.identity)
         return self._read(folder)
 
     def _read(self, folder: Path) -> tuple[list[State], State]:
@@ -137,7 +140,8 @@ class Checkpoints:
         clear_leftovers(self.directory)
         for folder in reversed([path for path in _complete(self.directory) if path not in self._damaged]):
             try:
-                identity, _ = read_identity(folder)
+                identity, names = _identity(folder)
+                _digests(folder, names)
             except UserError as error:
                 log.warning("%s, the previous one is used", error)
                 self._damaged.add(folder)
@@ -176,21 +180,29 @@ def require_sound(folder: Path, identity: str) -> dict[str, str]:
 
     Raises ValueError if it is missing or damaged, or if its identity does not start with `identity`.
     """
+    return _digests(folder, _require_identity(folder, identity))
+
+
+def _require_identity(folder: Path, identity: str) -> list[str]:
+    """The names of the files of a checkpoint. Raises ValueError if it is missing, or of other settings or data."""
     if not folder.is_dir():
         raise UserError(f"{folder} does not exist")
-    found, digests = read_identity(folder)
+    found, names = _identity(folder)
     if not found.startswith(identity):
         raise UserError(f"{folder}: found the configuration (and data) {found}, allowed: {identity}")
-    return digests
+    return names
 
 
-def read_identity(folder: Path) -> tuple[str, dict[str, str]]:
-    """The identity of a checkpoint, and the SHA-256 of its files. Raises ValueError that names damaged ones."""
+def _identity(folder: Path) -> tuple[str, list[str]]:
     try:
         content = json.loads(read_bytes(folder / "identity"))
-        identity, names = str(content["identity"]), [str(name) for name in content["files"]]
+        return str(content["identity"]), [str(name) for name in content["files"]]
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{folder}: damaged (identity)") from None
+
+
+def _digests(folder: Path, names: list[str]) -> dict[str, str]:
+    """The SHA-256 of the files. Raises ValueError that names damaged ones."""
     digests, damaged = dict[str, str](), list[str]()
     for name in names:
         try:
@@ -203,7 +215,7 @@ def read_identity(folder: Path) -> tuple[str, dict[str, str]]:
             damaged.append(name)
     if damaged:
         raise UserError(f"{folder}: damaged ({', '.join(damaged)})")
-    return identity, digests
+    return digests
 
 
 def save_model(path: Path, model: nn.Module) -> None:

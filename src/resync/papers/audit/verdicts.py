@@ -31,7 +31,13 @@ from scipy.special import stdtrit
 
 from resync.papers.paper.claim import LEAST_SEEDS
 from resync.papers.paper.published import PublishedValue
-from resync.runs.metrics.registry import METRICS, NOISY_TRAININGS, RATIO_TOLERANCE, RATIO_TOLERANCE_REASON
+from resync.runs.metrics.registry import (
+    LEAST_ERROR,
+    METRICS,
+    NOISY_TRAININGS,
+    RATIO_TOLERANCE,
+    RATIO_TOLERANCE_REASON,
+)
 from resync.runs.results.seed_values import SeedValues, decimals_for, decimals_of, number, signed
 from resync.workers.formulas import rounding
 
@@ -278,7 +284,8 @@ def draw_of_record(noisy: tuple[float, float], quiet: float, target: Target) -> 
         return Verdict(DISAGREES, BY_RUNS, f"outside {found}")
     if low <= quiet <= high:
         return Verdict(OPEN, TOO_FEW, f"within {found}, and so is {quiet:.4g} without noise")
-    return Verdict(AGREES, BY_RUNS, f"within {found}, which excludes {quiet:.4g} without noise")
+    alone = f"less than {LEAST_ERROR:g}" if quiet < LEAST_ERROR else f"{quiet:.4g}"
+    return Verdict(AGREES, BY_RUNS, f"within {found}, which excludes {alone} without noise")
 
 
 def record_with_rate(steps: Verdict, ours: float, published: float, target: Target) -> Verdict:

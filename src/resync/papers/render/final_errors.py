@@ -9,13 +9,11 @@ from resync.papers.render.options import FinalErrors
 from resync.papers.render.points import Level, levels_note
 from resync.papers.render.searched_steps import draw_experiments, experiments
 from resync.papers.render.style import Style
-from resync.runs.metrics.registry import NOISY_TRAININGS
+from resync.runs.metrics.registry import LEAST_ERROR, NOISY_TRAININGS
 
 _HEIGHT = 2.1
 _AXIS, _ERROR = "Steps", "Error"
 _RANGE = f"smallest to largest of {NOISY_TRAININGS} trainings with other noise"
-_LEAST = 1e-13
-"""Smaller errors are rounding, and may be negative."""
 
 
 def prepare(data: ItemData[FinalErrors]) -> Panels[Line]:
@@ -37,7 +35,7 @@ def _line(data: ItemData, series: Series, style: Style) -> Line:
     metric = "noisy_error" if noisy else "final_error"
 
     def column(name: str) -> Floats:
-        return result.curve(name).to_numpy(dtype=float).clip(min=_LEAST)
+        return result.curve(name).to_numpy(dtype=float).clip(min=LEAST_ERROR)
 
     steps, errors = result.curve("final_step").to_numpy(dtype=float), column(metric)
     low, high = (column(f"noisy_error_{end}") for end in ("min", "max")) if noisy else (errors, errors)

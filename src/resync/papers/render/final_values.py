@@ -6,7 +6,7 @@ from typing import Any
 from resync.papers.render.item import NONE, ItemData, Series
 from resync.papers.render.options import FinalValues
 from resync.papers.render.table import Cell, Heading, Table
-from resync.runs.metrics.registry import NOISY_TRAININGS
+from resync.runs.metrics.registry import LEAST_ERROR, NOISY_TRAININGS
 from resync.runs.run import Run
 
 _COLUMNS = ("tuned_steps", "tuned_lr", "final_error", "noisy_error")
@@ -67,6 +67,8 @@ def _number(value: float | None) -> str:
 
 def _text(record: dict[str, Any], name: str) -> str:
     text = _number(record[name])
+    if name == "final_error" and record[name] is not None and record[name] < LEAST_ERROR:
+        return f"< {LEAST_ERROR:g}"
     if name != "noisy_error" or record[name] is None:
         return text
     low, high = (f"{record[end]:.2g}" for end in _RANGE)

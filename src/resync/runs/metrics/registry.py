@@ -49,6 +49,8 @@ CLASSIFICATION, TRANSLATION, LANGUAGE_MODEL, QUADRATICS = map(
 )
 NOISY_TRAININGS = 39
 """Final trainings that differ in their noise only: one more lies within their range with a probability of 95 %."""
+LEAST_ERROR = 1e-13
+"""A smaller error of a final training, a difference of two sums, may be rounding, and negative: it has no digits."""
 SEARCH = Need("search", lambda run: run.search is not None)
 FINAL = Need("search.final", lambda run: run.search is not None and run.search.final is not None)
 NOISE = Need("search.final.noise", lambda run: FINAL.met_by(run) and run.search.final.noise is not None)

@@ -82,6 +82,8 @@ WRONG = {
         ("epochs: 5", "epochs: 5\n  plateau: {factor: 0.5}", "8: base.plateau: found with the period rule power"),
         ("epochs: 5", "epochs: 5\n  start_from: vit/qsr/seed0\n  start_checkpoint: common.pt",
          "9: base.start_checkpoint: found beside start_from vit/qsr/seed0"),
+        ("epochs: 5", "epochs: 5\n  weights_seed: 42\n  start_from: vit/qsr/seed0",
+         "8: base.weights_seed: found 42 beside start_from"),
         ("processes: 2", "gpus_per_worker: 2\n    processes: 12", "28: scales.paper.processes: found 12"),
         ("batch_size: 8", "batch_size: 8\n  gpus_per_worker: 3", "6: base.batch_size: found 8"),
         ("processes: 2\n    resources: {nodes: 2}",

@@ -209,6 +209,17 @@ def test_the_archive_stands_beside_what_was_trained_here(suite: Suite, results: 
     assert "In the archive of the repository: of " in (results / "index.html").read_text()
 
 
+def test_what_was_fixed_before_its_runs_stands_before_what_is_exploratory(suite: Suite, results: Path, tmp_path: Path):
+    write(audit(suite, "smoke", results), results / "reference/mini")
+    file = results / "reference/mini/audit.json"
+    content = json.loads(file.read_text())
+    first = next(claim for claim in content["claims"] if claim["verdict"] == "agrees")
+    first["exploratory"] = "fixed after its runs"
+    file.write_text(json.dumps(content))
+    text = (report(suite, "smoke", results, tmp_path).parent / "index.html").read_text()
+    assert re.findall(r'class="soft">toy(, exploratory)?:', text) == ["", "", ", exploratory"]
+
+
 def test_a_claim_stands_once_on_the_page_of_its_paper(site: Path):
     text = (site / "toy/index.html").read_text()
     places = re.findall(r'<dd><a href="(\.\./audit.html#toy-claim-\w+)"', text)

@@ -49,6 +49,27 @@ def test_all_workers_start_from_the_average_of_the_run_before(paper):
     assert torch.equal(session.workers.rows.data, expected.expand(4, -1))
 
 
+def test_the_guides_net_starts_from_the_weights_of_its_seed(tmp_path: Path):
+    """Written out: four convolutions and two linear layers, drawn in their order."""
+    torch.manual_seed(42)
+    layers = [torch.nn.Conv2d(i, o, 3) for i, o in ((1, 64), (64, 128), (128, 256), (256, 512))]
+    layers += [torch.nn.Linear(8192, 512), torch.nn.Linear(512, 10)]
+    options = options_of("models", "mnist_cnn")()
+    net = models.build(options, (1, 28, 28), 10, seed=42)
+    found = [module for module in net if isinstance(module, torch.nn.Conv2d | torch.nn.Linear)]
+    for layer, other in zip(layers, found, strict=True):
+        assert torch.equal(layer.weight, other.weight)
+        assert torch.equal(layer.bias, other.bias)
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_the_initial_weights_may_have_a_seed_of_their_own(seed: int, tmp_path: Path):
+    session = make_session(tmp_path / f"small/one/seed{seed}", weights_seed=42)
+    run = session.run
+    expected = models.build(run.model, run.facts["input_shape"], run.facts["num_classes"], seed=42)
+    assert torch.equal(session.workers.rows.data, parameters_to_vector(expected.parameters()).expand(4, -1))
+
+
 def test_without_a_seed_the_start_is_the_run_with_the_same_seed(paper):
     folder, run = paper
     first = make_run(folder / "first/sgd/seed3", start_from="small/two@step8")

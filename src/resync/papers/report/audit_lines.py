@@ -37,9 +37,10 @@ def sections(lines: Iterable[Line]) -> list[dict[str, Any]]:
     ]
 
 
-def _rank(line: Line) -> int:
-    """Lines that say something about a paper come first, failures before all others; otherwise in declared order."""
-    return _RANKS.index(line["verdict"])
+def _rank(line: Line) -> tuple[int, bool]:
+    """Lines that say something about a paper come first, failures before all others, and of these what was fixed
+    before its runs; otherwise in declared order."""
+    return _RANKS.index(line["verdict"]), bool(line.get("exploratory"))
 
 
 def _texts(line: Line) -> dict[str, Any]:

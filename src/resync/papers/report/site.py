@@ -109,7 +109,8 @@ class _Site:
         content, archive = self.content, self.content.archive
         known = archive.get("lines", []) if content.scale == "smoke" else content.lines
         tried = [line for line in known if line["kind"] == CLAIM and line["verdict"] != UNTESTED]
-        tried.sort(key=lambda line: not line.get("headline"))
+        # What was fixed before its runs says more than what is exploratory.
+        tried.sort(key=lambda line: (bool(line["exploratory"]), not line.get("headline")))
         self.writer.page(
             "index.html",
             "overview",

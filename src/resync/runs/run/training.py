@@ -153,6 +153,11 @@ class ResultSettings(Settings):
         description="checkpoint of the original Local SGD code from whose model the training starts, a file below "
         "RESYNC_DATA; null: none",
     )
+    weights_seed: Count | None = Field(
+        default=None,
+        description="initial weights are those that torch.manual_seed of this number gives the model, whatever the "
+        "run's seed, as in code that seeds torch just before it builds a model; null: those of the seed",
+    )
     workers: PositiveInt = Field(description="number of replicas K, each with its own data stream")
     gpus_per_worker: PositiveInt = Field(
         default=1,
@@ -329,6 +334,9 @@ class RunSettings(Execution, ResultSettings):
             )
         if self.start_from and self.start_checkpoint:
             yield wrong("start_checkpoint", f"beside start_from {self.start_from}", "one of the two")
+        for other in ("start_from", "start_checkpoint", "random_numbers", "search"):
+            if self.weights_seed is not None and getattr(self, other):
+                yield wrong("weights_seed", f"{self.weights_seed} beside {other}", "null, or without it")
         yield from self._checkpoint_checks()
         yield from self._clock_checks()
         yield from self._last_batch_checks()

@@ -30,6 +30,8 @@ def first_model(run: Run, out: Path) -> tuple[nn.Module, str]:
         except ValueError as error:
             raise UserError(f"{named} {error}") from None
     seed = run.seed if run.random_numbers else stream_seed(run.seed, "init")
+    if run.weights_seed is not None:
+        seed = run.weights_seed
     model = models.build(run.model, run.facts["input_shape"], run.facts["num_classes"], seed)
     if digest and run.start_state != "all":  # else all of that checkpoint is restored when the session is complete
         state = torch.load(file, map_location="cpu", weights_only=True)

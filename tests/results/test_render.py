@@ -158,6 +158,7 @@ def test_a_logarithmic_axis_shows_what_is_positive_after_the_cut(suite: Suite, f
     figure = training_curves.draw(panels, TEXT)
     loss, accuracy = figure.axes
     assert (loss.get_yscale(), accuracy.get_yscale()) == ("log", "linear")
+    assert (loss.get_title("left"), accuracy.get_title("left")) == ("(a)", "(b)")
     positive = [y for line in panels.panels[0].lines for y in line.low[1:] if y > 0]
     assert 0 < loss.get_ylim()[0] < min(positive)
     with pytest.raises(ValueError, match="log: found 'train_loss', allowed: val_loss, val_top1"):

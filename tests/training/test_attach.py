@@ -271,6 +271,7 @@ def _asynchronous(rank: int, world_size: int, folder: Path) -> np.ndarray:
     dist.barrier()
     sync.algorithm.close()
     assert not sync.algorithm._thread.is_alive()
+    assert sync.bytes_sent == 8 * int(sync.algorithm.averages)  # two float32
     return sync.algorithm.rows.numpy()[0].copy()
 
 

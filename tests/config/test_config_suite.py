@@ -266,3 +266,15 @@ def test_an_experiment_names_its_blocks_and_where_its_rates_come_from(workspace)
     workspace.change(vit, "\nbase:", f"\n{declared}\nbase:")
     found = workspace.load().papers["qsr"].experiments["vit"]
     assert (found.blocks, found.tuned.grid) == ("start", {"qsr": ("vit/parallel",)})
+
+
+def test_runs_of_a_series_have_the_file_and_hash_of_runs_read_alone(suite, tmp_path):
+    """They share what was computed for the first one, but not a setting that was changed since."""
+    first, *_, last = suite.runs("qsr", "smoke", "vit_b16_b4096", "qsr_h4")
+    changed = last.model_copy(update={"epochs": last.epochs + 1, "start_hash": "0" * 16, "gpus_per_worker": 2})
+    for run in (first, last, changed):
+        alone = Run.model_validate(run.model_dump())
+        assert (run.to_yaml(), run.hash) == (alone.to_yaml(), alone.hash)
+        (tmp_path / "run.yaml").write_text(run.to_yaml())
+        assert Run.from_file(tmp_path / "run.yaml") == alone
+    assert len({run.hash for run in (first, last, changed)}) == 3

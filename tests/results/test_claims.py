@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
+import numpy as np
 import pytest
 import synthetic
 from pydantic import ValidationError
@@ -45,7 +45,7 @@ def state_of(run: Run, top1: float, **changes: Any) -> RunState:
     status, reason = changes.pop("status", ("finished", ""))
     last = {"step": run.total_steps, "bytes_sent": 0, "val_top1": top1, "val_loss": 1.0}
     summary = synthetic.summary(run, [last | {"training_seconds": 4.0, "communication_seconds": 1.0}]) | changes
-    result = RunResult(run.directory, pd.DataFrame(), pd.DataFrame(), summary)
+    result = RunResult(run.directory, {}, {}, summary)
     return RunState(run, status, reason, result if status != "not run" else None)
 
 
@@ -322,9 +322,10 @@ def test_bounds_are_checked_at_the_epoch_of_the_tested_value(suite: Suite, finis
     """The best value of an accuracy is tested where the run had it, and a dose has no step after that epoch."""
     [run] = suite.runs("toy", "smoke", "vit", "qsr")[:1]
     found = state_of_run(run, finished)
-    metrics = found.result.metrics.assign(train_top1=[float(epoch) for epoch in found.result.metrics["epoch"]])
-    metrics["val_top1"] = -(metrics["epoch"] - 6).abs()  # best after six epochs
-    state = replace(found, result=replace(found.result, metrics=metrics))
+    epochs = found.result.evaluations["epoch"]
+    top1 = -abs(epochs - 6)  # best after six epochs
+    changed = found.result.evaluations | {"train_top1": epochs, "val_top1": np.append(top1[:-1], np.nan)}
+    state = replace(found, result=replace(found.result, evaluations=changed))
     best, final = (claim_of(suite, "qsr_beats_h4", metric=name) for name in ("best_val_top1", "val_top1"))
     assert _reached(state, "train_top1", best) == 6
     assert _reached(state, "dose", best) == pytest.approx(dose(run, 6 * run.steps_per_epoch))
@@ -336,9 +337,8 @@ def test_a_dose_counts_the_steps_with_noise(suite: Suite, finished: Path):
     """Until all training images are right; label noise keeps it alive."""
     [run] = suite.runs("toy", "smoke", "vit", "qsr")[:1]
     found = state_of_run(run, finished)
-    epochs = found.result.metrics["epoch"]
-    state = replace(found, result=replace(found.result, metrics=found.result.metrics.assign(
-        train_top1=(epochs >= 6) * 50.0 + 50)))  # fmt: skip
+    right = {"train_top1": (found.result.evaluations["epoch"] >= 6) * 50.0 + 50}
+    state = replace(found, result=replace(found.result, evaluations=found.result.evaluations | right))
     claim = claim_of(suite, "qsr_beats_h4")
     assert _reached(state, "dose", claim) == pytest.approx(dose(run, 6 * run.steps_per_epoch))
     noisy = run.model_copy(update={"loss": run.loss.model_copy(update={"label_noise": 0.1})})

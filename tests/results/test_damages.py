@@ -88,7 +88,7 @@ DAMAGES |= {
         lambda folder: (folder / "steps.csv").write_text((folder / "steps.csv").read_text().partition("\n")[0] + "\n"),
         f"steps.csv: {CHANGED}",
     ),
-    "short line": (edited("steps.csv", "\n20,", "\n20\n21,"), "steps.csv: CSV parse error: Row #3: Expected 10"),
+    "short line": (edited("steps.csv", "\n20,", "\n20\n21,"), "steps.csv:3: found 1 numbers, allowed: 10"),
     "no metrics": (lambda folder: (folder / "metrics.csv").unlink(), "metrics.csv: missing, although summary.json"),
     "foreign column": (edited("metrics.csv", "val_top1", "accuracy"), "it has a column 'accuracy'"),
     "column of another file": (
@@ -96,7 +96,7 @@ DAMAGES |= {
         "it has a column 'evaluation_seconds'",
     ),
     "lacking column": (edited("metrics.csv", "step,", "val_top1,"), "the column step is missing"),
-    "no number": (edited("metrics.csv", "\n22,", "\nmany,"), "metrics.csv: In CSV column #0: Row #3: "),
+    "no number": (edited("metrics.csv", "\n22,", "\nmany,"), "metrics.csv:3: step: found 'many', allowed: an integer"),
     "steps repeated": (edited("metrics.csv", "\n44,", "\n22,"), "steps do not increase"),
     "foreign summary": (replaced(NAME, '{"status": "finished"}'), "not a run's summary, run, config_hash"),
     "strange status": (resealed("status", "ok"), "status: found 'ok', Input should be 'finished' or 'diverged'"),

@@ -52,7 +52,8 @@ def finished(suite: Suite, run: Run) -> RunState:
         "launch": {"device": "V100", "world_size": run.processes, "host": "node"},
     }  # fmt: skip
     evaluations = searches(suite, run) if run.search else at_epochs(suite, run, known)
-    return RunState(run, "finished", "", RunResult(run.directory, evaluations, pd.DataFrame(), summary))
+    columns = {str(name): column.to_numpy() for name, column in evaluations.items()}
+    return RunState(run, "finished", "", RunResult(run.directory, columns, {}, summary))
 
 
 def at_epochs(suite: Suite, run: Run, known: dict[str, float]) -> pd.DataFrame:

@@ -252,9 +252,8 @@ def test_a_metric_that_older_runs_have_not_measured_says_what_to_type(suite: Sui
     for number in (0, 1):
         result = states[number].result
         final = {name: value for name, value in result.summary["final"].items() if name != "val_top1"}
-        older = replace(
-            result, summary=result.summary | {"final": final}, metrics=result.metrics.drop(columns="val_top1")
-        )
+        columns = {name: values for name, values in result.evaluations.items() if name != "val_top1"}
+        older = replace(result, summary=result.summary | {"final": final}, evaluations=columns)
         states[number] = replace(states[number], result=older)
     said, typed = unmeasured(suite, "smoke", items, states)
     assert said == "2 runs of toy have not measured val_top1; to train them again:"

@@ -65,7 +65,7 @@ def locked(directory: Path) -> Iterator[None]:
 
 def holder(directory: Path) -> dict[str, Any] | None:
     """Holder of the lock of the run in `directory`: host, pid, slurm_job and since; None if it is free."""
-    if _is_held_here(folder := directory.resolve()):
+    if _held and _is_held_here(folder := directory.resolve()):
         return _written_in(_held[folder][1])
     try:
         with open_regular(directory / NAME) as file:

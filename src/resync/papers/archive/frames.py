@@ -59,7 +59,7 @@ def read_results(name: str, paper: str | None = None) -> Results:
             unpack(here, scale, results)
         files = sorted(results.glob(f"{scale}/{paper or '*'}/*/*/seed*/run.yaml"))
         states = [state_of(Run.from_file(file), results) for file in files]
-        values = [rows_of(state, state.result).to_pandas() for state in states if state.result]
+        values = rows_of(states).to_pandas()
     runs = [
         {"run": state.run.id, "paper": state.run.paper, "experiment": state.run.experiment, "series": state.run.series,
          "label": state.run.label, "seed": state.run.seed, "status": state.status, "reason": state.reason}
@@ -67,7 +67,7 @@ def read_results(name: str, paper: str | None = None) -> Results:
     ]  # fmt: skip
     claims = [claim for claim in read_json(folder / "audit.json")["claims"] if paper in (None, claim["paper"])]
     effects = [{key: claim[key] for key in _CLAIM} | _effect(claim["effects"]) for claim in claims]
-    return Results(pd.DataFrame(runs), pd.concat(values, ignore_index=True), pd.DataFrame(effects))
+    return Results(pd.DataFrame(runs), values, pd.DataFrame(effects))
 
 
 def _effect(effects: list[dict[str, object]]) -> dict[str, object]:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from resync.base.settings.tree import leaves
 from resync.papers.audit.sides import Groups
 from resync.papers.audit.values import measured
@@ -89,16 +91,16 @@ def _tested_epoch(result: RunResult, claim: Claim) -> float | None:
     if claim.at_epoch is not None or not claim.metric.startswith("best_"):
         return claim.at_epoch
     curve = METRICS[claim.metric].sign * result.curve(claim.metric.removeprefix("best_"))
-    return float(result.metrics["epoch"].iloc[curve.argmax()])
+    return float(result.curve("epoch")[np.nanargmax(curve)])
 
 
 def _noisy_steps(run: Run, result: RunResult, epoch: float | None) -> int:
     """The steps up to an epoch whose gradients have noise: until all training images are right, unless they change."""
     steps = run.total_steps if epoch is None else round(epoch * run.steps_per_epoch)
     augmented = run.data.options.get("augmentation", "none") != "none"
-    if getattr(run.loss, "label_noise", 0) or augmented or "train_top1" not in result.metrics:
+    if getattr(run.loss, "label_noise", 0) or augmented or "train_top1" not in result.evaluations:
         return steps
-    right = result.metrics["epoch"][result.curve("train_top1") >= _ALL_RIGHT]
+    right = result.curve("epoch")[result.curve("train_top1") >= _ALL_RIGHT]
     return min(steps, round(float(right.min()) * run.steps_per_epoch)) if len(right) else steps
 
 

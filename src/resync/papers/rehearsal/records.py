@@ -60,7 +60,7 @@ def _measured(out: Path) -> dict[str, Any]:
         overlaps=overlaps,
         evaluation=None
         if summary["data"]["name"] == "noise"
-        else summary["seconds"]["evaluation"] / len(result.metrics),
+        else summary["seconds"]["evaluation"] / len(result.curve("step")),
         checkpoint=last["checkpoint_seconds"],
     )
     return {

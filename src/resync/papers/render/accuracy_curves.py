@@ -27,7 +27,7 @@ def prepare(data: ItemData[AccuracyCurves]) -> Panels:
     def line(series: Series, x: Coordinate) -> Line:
         return metric_line(data, series, metric, x, in_unit, over_workers)
 
-    lines = [line(series, lambda run: run.metrics[data.options.by]) for series in data.drawn]
+    lines = [line(series, lambda run: run.curve(data.options.by)) for series in data.drawn]
     panels = [Panel(METRICS[data.options.by].title, y_axis, lines, limits(lines))]
     by_time = time_axis.time_panel(data, y_axis, line, lines)
     below = setting(data, lines)

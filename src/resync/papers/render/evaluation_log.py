@@ -35,6 +35,7 @@ def _records(series: Series) -> list[dict[str, Any]]:
         for state in series.states
         if state.status == "finished" and state.result
         for step, seconds, percent, loss in zip(
-            *(state.result.curve(name) for name in ("step", "virtual_seconds", "val_top1", "val_loss")), strict=True
+            *(state.result.curve(name).tolist() for name in ("step", "virtual_seconds", "val_top1", "val_loss")),
+            strict=True,
         )
     ]

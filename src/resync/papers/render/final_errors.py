@@ -31,13 +31,13 @@ def prepare(data: ItemData[FinalErrors]) -> Panels[Line]:
 
 def _line(data: ItemData, series: Series, style: Style) -> Line:
     [result, *_] = series.results("finished")
-    noisy = "noisy_error" in result.metrics
+    noisy = "noisy_error" in result.evaluations
     metric = "noisy_error" if noisy else "final_error"
 
     def column(name: str) -> Floats:
-        return result.curve(name).to_numpy(dtype=float).clip(min=LEAST_ERROR)
+        return result.curve(name).clip(min=LEAST_ERROR)
 
-    steps, errors = result.curve("final_step").to_numpy(dtype=float), column(metric)
+    steps, errors = result.curve("final_step"), column(metric)
     low, high = (column(f"noisy_error_{end}") for end in ("min", "max")) if noisy else (errors, errors)
     values = [value for value in data.published if (value.experiment, value.series) == series.name]
     levels = [Level.of(value, data.scale) for value in values if value.metric == metric]

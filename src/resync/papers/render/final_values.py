@@ -46,7 +46,7 @@ def _records(data: ItemData, series: Series) -> Iterator[dict[str, Any]]:
                 "heterogeneity": run.data.options["heterogeneity"], "num_workers": workers, "seed": run.seed,
             }  # fmt: skip
             for name in (*_COLUMNS, *_RANGE):
-                measured = result is not None and name in result.metrics and not _unsearched(run, name)
+                measured = result is not None and name in result.evaluations and not _unsearched(run, name)
                 record[name] = result.at_workers(name, workers) if measured and result else None
             for name in _COLUMNS:
                 value = known.get((name, workers))

@@ -74,7 +74,7 @@ class Series:
     def lacks_curve(self, metric: str) -> bool:
         """Whether one of the runs that have ended lacks a column of metrics.csv, as an imported log may."""
         ended = [state.result for state in self.states if state.has_ended and state.result]
-        return any(metric not in result.metrics for result in ended)
+        return any(metric not in result.evaluations for result in ended)
 
     def lacks_final(self, metric: str) -> bool:
         return bool(self.results("finished")) and not self.evidence(metric).n

@@ -133,8 +133,8 @@ def metric_line(
         return unit(run.curve(name))
 
     finished = series.results("finished")
-    common = min((len(result.metrics) for result in finished), default=0)
-    if len({tuple(result.metrics["step"][:common]) for result in finished}) > 1:
+    common = min((len(result.curve("step")) for result in finished), default=0)
+    if len({tuple(result.curve("step")[:common].tolist()) for result in finished}) > 1:
         raise ResultsError(f"{finished[0].directory.parent}: seeds were evaluated at different steps")
     xs, ys = (_stack(coordinate(result) for result in finished) for coordinate in (x, drawn))
     band = "minimum to maximum" if len(finished) > 1 else ""

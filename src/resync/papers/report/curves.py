@@ -112,7 +112,7 @@ def run_charts(content: Content, state: RunState) -> list[dict[str, Any]]:
 def main_metric(result: RunResult) -> str:
     """The metric that says most of a run: the first of those that are best known, otherwise its training loss."""
     known = ("val_top1", "test_bleu", "val_bits_per_character", "val_loss", "train_loss")
-    return next(name for name in known if name in result.metrics)
+    return next(name for name in known if name in result.evaluations)
 
 
 def lines(content: Content, names: Iterable[SeriesName]) -> list[dict[str, Any]]:

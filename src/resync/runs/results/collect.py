@@ -5,11 +5,11 @@ It is made of the same `RunResult` that figures, tables and audits read, which n
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,16 +18,16 @@ from pyarrow import parquet
 
 from resync.base.files import replacing
 from resync.runs.results.runs import RunResult, RunState, state_of
+from resync.runs.results.tables import Columns
 from resync.runs.run import Run
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _TEXTS = ("paper", "scale", "experiment", "series", "label")
 _NUMBERS = {"seed": pa.int64(), "step": pa.int64(), "epoch": pa.float64(), "value": pa.float64()}
 _OF_RUN = (*_TEXTS, "seed", "status", "config_hash")
 _COLUMNS = (*_OF_RUN, "record", "step", "epoch", "metric", "value")
 _SCHEMA = pa.schema([(name, _NUMBERS.get(name, pa.string())) for name in _COLUMNS])
+_AT_ONCE = 64
+"""Runs whose rows are written together: a call for each would take longer than its work."""
 
 
 @dataclass
@@ -40,25 +40,25 @@ class Collected:
     damaged: list[str]
 
 
-def collect(runs: Iterable[Run], results: Path, stem: Path) -> Collected:
+def collect(runs: Sequence[Run], results: Path, stem: Path) -> Collected:
     """Write the long tidy table of `runs` as `stem`.parquet and `stem`.csv, each complete or not at all.
 
-    It has one row per value, in the order of the runs; NaN values are kept. Only one run is in memory at a time.
+    It has one row per value, in the order of the runs; NaN values are kept. Only a few runs are in memory at a time.
     """
     collected = Collected(Path(f"{stem}.parquet"), Path(f"{stem}.csv"), [], [])
     with ExitStack() as stack:
         binary, text = (stack.enter_context(replacing(path)) for path in (collected.parquet, collected.csv))
-        columns = stack.enter_context(parquet.ParquetWriter(binary, _SCHEMA))
+        # Without Arrow's schema, a column of texts is read as that, however it was written.
+        columns = stack.enter_context(parquet.ParquetWriter(binary, _table([]).schema, store_schema=False))
         text.write((",".join(_COLUMNS) + "\n").encode())
-        for run in runs:
-            state = state_of(run, results)
-            if state.result:
-                rows = rows_of(state, state.result)
-                columns.write_table(rows)
-                text.write(_csv_of(rows).encode())
-            else:
+        for first in range(0, len(runs), _AT_ONCE):
+            states = [state_of(run, results) for run in runs[first : first + _AT_ONCE]]
+            for state in (state for state in states if not state.result):
                 of = collected.damaged if state.status == "damaged" else collected.missing
-                of.append(f"{run.id} ({run.scale}): {state.status}: {state.reason}")
+                of.append(f"{state.run.id} ({state.run.scale}): {state.status}: {state.reason}")
+            if rows := [_Rows.of(state, state.result) for state in states if state.result]:
+                columns.write_table(_table(rows))
+                text.write("".join(of_run.lines() for of_run in rows).encode())
     return collected
 
 
@@ -72,45 +72,75 @@ class _Numbers(NamedTuple):
     values: NDArray[np.float64]
 
     @classmethod
-    def of(cls, record: str, table: "pd.DataFrame") -> "_Numbers":
-        numbers = dict(zip(map(str, table), table.to_numpy(np.float64).T, strict=True))
-        steps, epochs = (table[name].to_numpy() for name in ("step", "epoch"))
-        del numbers["step"], numbers["epoch"]
-        return cls(record, steps, epochs, list(numbers), np.array([*numbers.values()]))
+    def of(cls, record: str, table: Columns) -> "_Numbers":
+        metrics = [name for name in table if name not in ("step", "epoch")]
+        values = np.array([table[name] for name in metrics], np.float64)
+        return cls(record, table["step"], table["epoch"], metrics, values)
 
 
-def rows_of(state: RunState, result: RunResult) -> pa.Table:
-    """The values of a run, a row each, metric by metric; null stands for NaN."""
-    evaluations, final = _Numbers.of("evaluation", result.metrics), dict(result.final_values())
-    at_the_end = evaluations.steps[-1:], evaluations.epochs[-1:], list(final), np.array([*final.values()])
-    tables = [evaluations, _Numbers.of("step", result.steps), _Numbers("summary", *at_the_end)]
-    tables = [table for table in tables if table.values.size]
-    metrics = pa.array([metric for table in tables for metric in table.metrics])
-    rows_of_metric = [len(table.steps) for table in tables for _ in table.metrics]
-    columns = {
-        "record": pa.concat_arrays([pa.repeat(table.record, table.values.size) for table in tables]),
-        "step": np.concatenate([np.tile(table.steps, len(table.metrics)) for table in tables]),
-        "epoch": np.concatenate([np.tile(table.epochs, len(table.metrics)) for table in tables]),
-        "metric": metrics.take(np.repeat(np.arange(len(metrics)), rows_of_metric)),
-        "value": np.concatenate([table.values.ravel() for table in tables]),
+class _Rows(NamedTuple):
+    """The rows of a run: what all of them begin with, and its tables that have any."""
+
+    of_run: list[Any]
+    tables: list[_Numbers]
+
+    @classmethod
+    def of(cls, state: RunState, result: RunResult) -> "_Rows":
+        evaluations, final = _Numbers.of("evaluation", result.evaluations), dict(result.final_values())
+        at_the_end = evaluations.steps[-1:], evaluations.epochs[-1:], list(final), np.array([[*final.values()]]).T
+        tables = [evaluations, _Numbers.of("step", result.samples), _Numbers("summary", *at_the_end)]
+        run = {name: getattr(state.run, name) for name in (*_TEXTS, "seed")}
+        run |= {"status": state.status, "config_hash": result.summary["config_hash"]}
+        return cls([run[name] for name in _OF_RUN], [table for table in tables if table.values.size])
+
+    def lines(self) -> str:
+        """Those of the CSV file."""
+        run, lines = io.StringIO(), list[str]()
+        csv.writer(run, lineterminator="").writerow(self.of_run)
+        for record, steps, epochs, metrics, values in self.tables:
+            before = f"{run.getvalue()},{record},"
+            places = [f"{before}{step},{epoch}," for step, epoch in zip(steps.tolist(), _texts(epochs), strict=True)]
+            for metric, texts in zip(metrics, map(_texts, values), strict=True):
+                lines += [f"{place}{metric},{text}\n" for place, text in zip(places, texts, strict=True)]
+        return "".join(lines)
+
+
+def _texts(numbers: NDArray[np.float64]) -> list[str]:
+    return ["" if text == "nan" else text for text in map(repr, numbers.tolist())]
+
+
+def rows_of(states: Sequence[RunState]) -> pa.Table:
+    """The values of runs that have results, a row each, run by run and metric by metric; null stands for NaN."""
+    return _table([_Rows.of(state, state.result) for state in states if state.result]).cast(_SCHEMA)
+
+
+def _table(rows: Sequence[_Rows]) -> pa.Table:
+    """The same, with each text once."""
+    tables = [table for of_run in rows for table in of_run.tables]
+    of_run = [(each.of_run, sum(table.values.size for table in each.tables)) for each in rows]
+    columns: dict[str, list[tuple[Any, int]]] = {
+        name: [(values[place], count) for values, count in of_run] for place, name in enumerate(_OF_RUN)
     }
-    run = {name: getattr(state.run, name) for name in (*_TEXTS, "seed")}
-    run |= {"status": state.status, "config_hash": result.summary["config_hash"]}
-    count = len(columns["value"])
-    arrays = [pa.repeat(pa.scalar(run[name], _SCHEMA.field(name).type), count) for name in _OF_RUN]
-    arrays += [
-        column if isinstance(column, pa.Array) else pa.array(column, _SCHEMA.field(name).type, from_pandas=True)
-        for name, column in columns.items()
-    ]
-    return pa.Table.from_arrays(arrays, schema=_SCHEMA)
+    columns["record"] = [(table.record, table.values.size) for table in tables]
+    columns["metric"] = [(metric, len(table.steps)) for table in tables for metric in table.metrics]
+    numbers: dict[str, list[NDArray[Any]]] = {
+        "step": [np.tile(table.steps, len(table.metrics)) for table in tables],
+        "epoch": [np.tile(table.epochs, len(table.metrics)) for table in tables],
+        "value": [table.values.ravel() for table in tables],
+    }
+    nothing = np.empty(0, np.int64)
+    arrays = {
+        name: pa.array(np.concatenate([nothing, *numbers[name]]), _SCHEMA.field(name).type, from_pandas=True)
+        if name in numbers
+        else _repeated(columns[name], _SCHEMA.field(name).type)
+        for name in _COLUMNS
+    }
+    return pa.table(arrays)
 
 
-def _csv_of(rows: pa.Table) -> str:
-    """The lines of the rows of one run."""
-    run = io.StringIO()
-    csv.writer(run, lineterminator="").writerow([rows[name][0].as_py() for name in _OF_RUN])
-    of_rows = [rows[name].to_numpy().tolist() for name in ("record", "step", "epoch", "metric", "value")]
-    for column in (2, 4):
-        of_rows[column] = ["" if number != number else repr(number) for number in of_rows[column]]
-    before = run.getvalue()
-    return "".join([f"{before},{a},{b},{c},{d},{e}\n" for a, b, c, d, e in zip(*of_rows, strict=True)])
+def _repeated(values: Sequence[tuple[Any, int]], kind: pa.DataType) -> pa.Array:
+    """Each value so many times; of texts, where each is."""
+    known = {value: place for place, value in enumerate(dict.fromkeys(value for value, _ in values))}
+    places = np.repeat([known[value] for value, _ in values], [count for _, count in values])
+    repeated = pa.DictionaryArray.from_arrays(pa.array(places, pa.int32()), pa.array([*known], kind))
+    return repeated if kind == pa.string() else repeated.dictionary_decode()

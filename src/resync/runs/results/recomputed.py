@@ -3,13 +3,11 @@
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from resync.runs.metrics.registry import BEST, EVALUATED, METRICS
 from resync.runs.results.errors import ResultsError
-
-if TYPE_CHECKING:
-    import pandas as pd
+from resync.runs.results.tables import Columns
 
 _AT_THE_END = {"rounds": "round", "volume_percent": "volume_percent", "bytes_sent": "bytes_sent"}
 """Totals of a summary, by the column whose last value they are."""
@@ -19,18 +17,17 @@ Pair = tuple[str, float | None, float | None]
 """A number's name, its value in the summary, and the one computed again; None where it is NaN, infinite or absent."""
 
 
-def require_agreement(path: Path, summary: Mapping[str, Any], metrics: "pd.DataFrame") -> None:
+def require_agreement(path: Path, summary: Mapping[str, Any], evaluations: Columns) -> None:
     """Raise ResultsError with the first number of the summary at `path` that does not follow from metrics.csv."""
-    for name, written, computed in _pairs(summary, metrics):
+    for name, written, computed in _pairs(summary, evaluations):
         if written != computed:
             shown = "nothing" if written is None else f"{written:.10g}"
             other = "nothing" if computed is None else f"{computed:.10g}"
             raise ResultsError(f"{path}: {name} is {shown}, by metrics.csv {other}")
 
 
-def _pairs(summary: Mapping[str, Any], metrics: "pd.DataFrame") -> Iterator[Pair]:
-    at_the_end = metrics.tail(1).to_numpy(object)[0].tolist()  # integers stay exact
-    last = {name: _number(value) for name, value in zip(metrics, at_the_end, strict=True)}
+def _pairs(summary: Mapping[str, Any], evaluations: Columns) -> Iterator[Pair]:
+    last = {name: _number(values[-1].item()) for name, values in evaluations.items()}  # integers stay exact
     if summary["status"] == "finished":
         yield "steps", summary["steps"], last["step"]
     if summary["steps"] == last["step"]:  # a run may diverge between two evaluations
@@ -38,11 +35,11 @@ def _pairs(summary: Mapping[str, Any], metrics: "pd.DataFrame") -> Iterator[Pair
             yield name, summary[name], last[column]
     for clock in _CLOCKS:
         yield f"seconds.{clock}", summary["seconds"][clock], last[f"{clock}_seconds"]
-    shown = {name for name in metrics if name in EVALUATED or name in BEST}
+    shown = {name for name in evaluations if name in EVALUATED or name in BEST}
     for name in sorted(shown | summary["final"].keys()):
         yield f"final.{name}", summary["final"].get(name), last.get(name)
     for name in sorted(shown.intersection(BEST) | summary["best"].keys()):
-        best = METRICS[name].best_of(metrics[name].tolist()) if name in shown else None
+        best = METRICS[name].best_of(evaluations[name].tolist()) if name in shown else None
         yield f"best.{name}", summary["best"].get(name), best
 
 

@@ -7,8 +7,12 @@ from another program makes the run *damaged*, for a reason of one line that name
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from resync.base.errors import UserError
 from resync.base.files import read_bytes
@@ -21,7 +25,7 @@ from resync.runs.results.errors import MissingRun, ResultsError
 from resync.runs.results.recomputed import require_agreement
 from resync.runs.results.state import Status
 from resync.runs.results.summary import NAME, TOTALS, left_out, read_summary
-from resync.runs.results.tables import read_table, whole_columns
+from resync.runs.results.tables import Columns, read_table, whole_columns
 from resync.runs.run import Run
 from resync.runs.run.evaluated import EPOCH_ROUNDING
 
@@ -31,12 +35,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunResult:
-    """Results of a finished or diverged run: its summary, and a row per evaluation and per sampled step."""
+    """Results of a finished or diverged run: its summary, and the columns of metrics.csv and of steps.csv."""
 
     directory: Path
-    metrics: "pd.DataFrame"
-    steps: "pd.DataFrame"
+    evaluations: Columns
+    samples: Columns
     summary: dict[str, Any]
+
+    @cached_property
+    def metrics(self) -> "pd.DataFrame":
+        """A row per evaluation."""
+        return _frame(self.evaluations)
+
+    @cached_property
+    def steps(self) -> "pd.DataFrame":
+        """A row per sampled step."""
+        return _frame(self.samples)
 
     def final(self, metric: str) -> float:
         """Final value of a metric, in its unit. Raises ResultsError if the run does not have the metric."""
@@ -47,7 +61,7 @@ class RunResult:
 
     def has(self, metric: str) -> bool:
         """Whether it has measured a metric, at its end or in a step."""
-        return metric in (*dict(self.final_values()), *self.metrics.columns, *self.steps.columns)
+        return metric in (*dict(self.final_values()), *self.evaluations, *self.samples)
 
     def final_values(self) -> Iterator[tuple[str, float]]:
         """The numbers of the summary: final metrics under their own names, best ones as `best_<metric>`, and times."""
@@ -62,25 +76,25 @@ class RunResult:
         numbers |= {f"best_{metric}": value for metric, value in (summary.get("best") or {}).items()}
         return ((key, _number(value)) for key, value in numbers.items())
 
-    def curve(self, metric: str) -> "pd.Series":
+    def curve(self, metric: str) -> NDArray[Any]:
         """A column of metrics.csv. Raises ResultsError if the run does not have the column."""
-        if metric not in self.metrics:
+        if metric not in self.evaluations:
             raise ResultsError(f"{self.directory / 'metrics.csv'}: has no column {metric}")
-        return self.metrics[metric]
+        return self.evaluations[metric]
 
     def at_epoch(self, metric: str, epoch: float) -> float:
         """A column of metrics.csv at the evaluation of an epoch. Raises ResultsError if there was none."""
-        rows = self.metrics["epoch"].sub(epoch).abs() < EPOCH_ROUNDING
+        rows = np.abs(self.curve("epoch") - epoch) < EPOCH_ROUNDING
         if not rows.any():
             raise ResultsError(f"{self.directory / 'metrics.csv'}: has no evaluation at epoch {epoch:g}")
-        return float(self.curve(metric)[rows].iloc[0])
+        return float(self.curve(metric)[rows][0])
 
     def at_workers(self, metric: str, workers: int) -> float:
         """A column of metrics.csv in the last row of a number of workers. Raises ResultsError if it has none."""
         rows = self.curve("searched_workers") == workers
         if not rows.any():
             raise ResultsError(f"{self.directory / 'metrics.csv'}: has no search for {workers} workers")
-        return float(self.curve(metric)[rows].iloc[-1])
+        return float(self.curve(metric)[rows][-1])
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -179,12 +193,12 @@ def _unfinished(run: Run, directory: Path, missing: str) -> RunState:
 
 def _read_files(directory: Path, summary: dict[str, Any]) -> RunResult:
     file, whole = directory / "metrics.csv", whole_columns(imported=bool(summary.get("imported")))
-    metrics = read_table(file, whole, summary)
-    steps = read_table(directory / "steps.csv", whole, summary)
-    if metrics.empty:
+    evaluations = read_table(file, whole, summary)
+    samples = read_table(directory / "steps.csv", whole, summary)
+    if not evaluations["step"].size:
         raise ResultsError(f"{file}: contains no evaluation")
-    require_agreement(directory / NAME, summary, metrics)
-    return RunResult(directory, metrics, steps, summary)
+    require_agreement(directory / NAME, summary, evaluations)
+    return RunResult(directory, evaluations, samples, summary)
 
 
 def _why_stale(run: Run, directory: Path, summary: dict[str, Any]) -> str:
@@ -200,6 +214,12 @@ def _why_stale(run: Run, directory: Path, summary: dict[str, Any]) -> str:
     except (UserError, OSError) as error:
         return f"run.yaml cannot be read: {str(error).splitlines()[0]}"
     return "" if on_disk == run.hash else f"run.yaml has configuration {on_disk}, the declared one is {run.hash}"
+
+
+def _frame(columns: Columns) -> "pd.DataFrame":
+    from pandas import DataFrame  # not at the top: most readers need no frames, and the import is slow
+
+    return DataFrame(columns)
 
 
 def _number(value: float | None) -> float:

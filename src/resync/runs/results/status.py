@@ -153,7 +153,7 @@ def _shown(metric: str | None, value: float | None) -> str:
 
 def _last_evaluation(state: RunState, directory: Path) -> tuple[str | None, float | None]:
     if state.result:
-        row = dict(state.result.metrics.iloc[-1])
+        row = {name: values[-1] for name, values in state.result.evaluations.items()}
     else:
         row = next(iter(_rows(directory / "metrics.csv.partial", 1)), {})
     for name in _SHOWN:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -82,6 +84,26 @@ class _Names(Settings):
     seed: Count = Field(description="seed of the initial weights and of every random stream")
 
 
+@dataclass
+class _Series:
+    """The settings of the first run of a series, made plain data and YAML once: its other runs share most of them."""
+
+    settings: dict[str, Any]
+    first: Run = field(compare=False)
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        return self.first._dumped()
+
+    @cached_property
+    def yaml(self) -> str:
+        return dump(self.content)
+
+
+_SEED = re.compile(r"^seed: \d+$", re.MULTILINE)
+"""The line of a run.yaml; nothing else can stand in it."""
+
+
 class Run(RunSettings, _Names):
     """One training job: the content of `run.yaml`, names first."""
 
@@ -94,6 +116,7 @@ class Run(RunSettings, _Names):
     _resources: Resources = PrivateAttr(default_factory=Resources)
     _is_pilot: bool = PrivateAttr(default=False)
     _start: Run | None = PrivateAttr(default=None)
+    _series: _Series | None = PrivateAttr(default=None)
 
     @classmethod
     def from_file(cls, path: Path, package: Path = PACKAGE, overrides: Sequence[str] = ()) -> Run:
@@ -189,12 +212,28 @@ class Run(RunSettings, _Names):
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
     def to_yaml(self) -> str:
+        if self._series and self._own <= {"seed"}:
+            return _SEED.sub(f"seed: {self.seed}", self._series.yaml, count=1)
         return dump(self._content())
 
+    @property
+    def _own(self) -> set[str]:
+        """The settings that are not those of the first run of the series, whatever this run was copied from."""
+        settings = self._series.settings if self._series else {}
+        return {name for name in Run.model_fields if name not in settings or getattr(self, name) is not settings[name]}
+
     def _content(self) -> dict[str, Any]:
+        """The settings as plain data; it may belong to several runs."""
+        if self._series is None:
+            return self._dumped()
+        own = self._own
+        content = {name: value for name, value in self._series.content.items() if name not in own} | self._dumped(own)
+        return {name: content[name] for name in Run.model_fields if name in content}
+
+    def _dumped(self, names: set[str] | None = None) -> dict[str, Any]:
         # Without nulls and the usual one GPU per worker: a setting that a run does not use leaves its hash alone.
         unused = {"gpus_per_worker"} if self.gpus_per_worker == 1 else set()
-        return self.model_dump(mode="json", exclude_none=True, exclude=unused)
+        return self.model_dump(mode="json", include=names, exclude_none=True, exclude=unused)
 
 
 class RunLayer(RunSettings):
@@ -235,7 +274,9 @@ class SeriesLayer(RunLayer):
         content = {name: getattr(self, name) for name in RunSettings.model_fields}
         content |= {"paper": paper, "experiment": experiment, "series": series, "scale": scale}
         first = Run(**content, seed=self.seeds[0])
+        first._label, first._resources = self.label, self.resources
+        first._series = _Series({name: getattr(first, name) for name in Run.model_fields}, first)
         for seed in (*self.seeds, *self.pilot_seeds):
             run = first.model_copy(update={"seed": seed})  # valid without another look at all settings
-            run._label, run._resources, run._is_pilot = self.label, self.resources, seed in self.pilot_seeds
+            run._is_pilot = seed in self.pilot_seeds
             yield run

@@ -11,6 +11,8 @@ def with_starts(runs: list[Run]) -> tuple[list[Run], list[str]]:
 
     If the start of a run changes, the hash of the run changes too, so that it is trained again.
     """
+    if not any(run.start_from for run in runs):
+        return runs, []
     known = {str(run.directory): run for run in runs}
     problems = [problem for run in runs for problem in _problems(run, known)]
     if problems:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from functools import lru_cache, wraps
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -184,16 +186,18 @@ def suite_of(options: argparse.Namespace) -> Suite:
 
 
 @lru_cache(maxsize=16)
-def _read(configs: Path, paper: str | None, files: frozenset[tuple[Path, int, int, int]]) -> Suite:
+def _read(configs: Path, paper: str | None, files: frozenset[tuple[str, int, int, int]]) -> Suite:
     """The papers, read once by a process that carries out several verbs, as long as no file is another one."""
     return load_suite(configs, papers=[paper] if paper else None)
 
 
-def _files(configs: Path, paper: str | None) -> frozenset[tuple[Path, int, int, int]]:
+def _files(configs: Path, paper: str | None) -> frozenset[tuple[str, int, int, int]]:
     """The files that `load_suite` reads or refuses, of all papers or of one, and what changes with their content."""
-    folders = [configs / "scales", configs / paper] if paper else [configs]
-    files = [file for folder in folders for file in folder.rglob("*")] + list(configs.glob("*"))
-    known = [(file.absolute(), file.stat(follow_symlinks=file.exists())) for file in files]
+    top = configs.absolute()
+    folders = [top / "scales", top / paper] if paper else [top]
+    walked = [*islice(os.walk(top), 1), *(here for folder in folders for here in os.walk(folder))]
+    files = {os.path.join(folder, name) for folder, below, names in walked for name in (*below, *names)}
+    known = [(file, os.stat(file, follow_symlinks=os.path.exists(file))) for file in files]
     return frozenset((file, there.st_ino, there.st_size, there.st_mtime_ns) for file, there in known)
 
 

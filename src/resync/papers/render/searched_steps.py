@@ -35,8 +35,9 @@ class SearchLine:
         """Means over the seeds, with their range, and published means."""
         for workers, steps in self.ours.items():
             low, high = min(steps.values), max(steps.values)
+            interval = _RANGE if steps.n > 1 else ""
             yield Point(
-                panel, self.label, "mean", x_axis, workers, y_axis, steps.mean, low, high, _RANGE, steps.n
+                panel, self.label, "mean", x_axis, workers, y_axis, steps.mean, low, high, interval, steps.n
             )  # fmt: skip
         for workers, steps in self.published.items():
             yield Point(panel, self.label, "published", x_axis, workers, y_axis, steps.mean, n=steps.n)
@@ -54,7 +55,9 @@ def prepare(data: ItemData[SearchedSteps]) -> Panels[SearchLine]:
         panels.append(Panel(_AXIS, _STEPS, lines, title=title))
     records = {steps.n for panel in panels for line in panel.lines for steps in line.published.values()}
     shown = f"open: mean of published records of {counted(records, 'seed')}" if records else ""
-    setting = f"{data.scale} scale: mean of {data.seeds}, band: {_RANGE}"
+    has_band = any(steps.n > 1 for panel in panels for line in panel.lines for steps in line.ours.values())
+    ours = f"mean of {data.seeds}, band: {_RANGE}" if has_band else data.seeds
+    setting = f"{data.scale} scale: {ours}"
     return Panels(panels, " · ".join(filter(None, [setting, shown, data.absent])))
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr
 
@@ -185,9 +185,13 @@ class Run(RunSettings, _Names):
         """The run that this one continues from `start_step` on; None for a run read from its file."""
         return self._start if self.start_state == "all" else None
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        run = super().model_copy(update=update, deep=deep)
+        run.__dict__.pop("hash", None)  # it may be known, and is that of other settings
+        return run
+
     def with_start(self, start: Run) -> Run:
         run = self.model_copy(update={"start_hash": start.hash})
-        run.__dict__.pop("hash", None)
         run._start = start
         return run
 

@@ -56,6 +56,15 @@ def found_by(result):
     return [tuple(row) for row in result.metrics[list(names)].to_numpy().tolist()]
 
 
+def test_an_error_that_is_rounding_is_zero():
+    functions = drawn(8, seed=1, heterogeneity=10, distance=10)
+    near = functions.optimum + 1e-9
+    assert functions.error(near) == 0 != functions.value(near) - functions.least
+    step = torch.full_like(functions.optimum, 1e-6)
+    above = (functions.matrices @ step).square().sum().item() / 8
+    assert functions.error(functions.optimum + step) == pytest.approx(above, rel=0.01)
+
+
 def test_a_search_has_a_row_for_each_number_of_workers_and_goes_on_where_it_stopped(tmp_path, monkeypatch):
     """The records of seed 1 of the published logs: 7 and 9 steps at half of 1.5625."""
     run = run_of(tmp_path)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from resync.base.errors import UserError
 from resync.tasks.data.sampling import Sampler
+from resync.workers.formulas.rounding import difference
 
 DIMENSION = 10
 LEAST_SINGULAR_VALUE = 0.5
@@ -46,7 +47,8 @@ class Quadratics:
         return torch.dot(residual, residual).item() / len(self.matrices)
 
     def error(self, x: Tensor) -> float:
-        return self.value(x) - self.least
+        """By how much f(x) is above the least value; 0 where that is rounding."""
+        return difference(self.value(x), self.least)
 
 
 @dataclass(frozen=True)

@@ -188,6 +188,7 @@ LANGUAGE_MODEL = {"data": {"name": "sonnets"}, "model": {"name": "gpt"}}
         (TRANSLATION | {"steps_per_epoch": None}, "steps_per_epoch: found null, allowed: integer >= 1, "),
         (TRANSLATION | {"batch_size": 16}, "micro_batch_size: found null with 2 buckets per worker, allowed: 1"),
         (TRANSLATION | {"loss": {"label_noise": 0.2}}, "loss.label_noise: has no effect in translation"),
+        ({"loss": {"label_noise": 1}}, "loss.label_noise: found 1, allowed: number > 0 and < 1 or null"),
         (TRANSLATION | {"heterogeneity": {"alpha": 0.1}}, "heterogeneity: has no effect in translation"),
         ({"workers": 1, "processes": 1, "heterogeneity": {"alpha": 0.1}}, "heterogeneity: found with 1 worker"),
         (TRANSLATION | {"batch_size": 8, "micro_batch_size": 1, "evaluation": {"sharpness_batches": 2}},

@@ -174,6 +174,12 @@ def test_times_of_one_network_are_not_those_of_another(suite):
     assert found[0].fit == on_ethernet[0].fit  # fitted on the network of the times
     assert {(item.basis, item.published, item.error) for item in found} == {("predicted", None, None)}
     assert "published for 10 Gbit/s Ethernet: a step computes 0.2938 s, which is carried over" in table(found)
+    there = {"experiment": "resnet50_infiniband", "network": "infiniband_100g", "metric": "seconds_per_step"}
+    known = {each.series: each for each in published if each.experiment == "resnet50_ethernet"}
+    times = {"ar_4": 0.30, "ar_32": 0.31}
+    both = [*published, *(known[name].model_copy(update=there | {"value": time}) for name, time in times.items())]
+    for network in (infiniband, ETHERNET):  # of two pairs, that of the network asked for
+        assert {item.fit.network for item in forecast(runs, both, lambda _, on=network: on)[0]} == {network.link.name}
     unknown = [value.model_copy(update={"network": None}) for value in published]
     with pytest.raises(ValueError, match="on a declared network, to calibrate on"):
         forecast(runs, unknown, lambda _: ETHERNET)

@@ -281,6 +281,9 @@ def test_nothing_is_replaced_without_runs(
         ("a.md", "holds", "fails", "line 1: committed 'holds', drawn 'fails'"),
         ("a.svg", '<g id="p1f"/><use href="#p1f"/>', '<g id="p2a"/><use href="#p2a"/>', ""),
         ("a.svg", '<g id="p1f"/><use href="#p1f"/>', '<g id="p2a"/><use href="#p1f"/>', "line 1: committed "),
+        ("a.svg", '<path d="M 0.000001 5"/>', '<path d="M 0.000000 5"/>', ""),
+        ("a.svg", '<path d="M 0.000003 5"/>', '<path d="M 0.000000 5"/>', "line 1: committed "),
+        ("a.md", "error 0.000001", "error 0.000000", "line 1: committed "),
     ],
 )
 def test_rounding_is_no_difference(name: str, first: str, second: str, expected: str, tmp_path: Path):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from resync.papers.paper import Suite
 from resync.runs.results.errors import ResultsError
 from resync.runs.results.runs import state_of
 from resync.runs.results.status import progress
-from resync.runs.results.summary import digest_of, publish
+from resync.runs.results.summary import NAME, digest_of, first_started, publish, read_summary
 from resync.runs.run import Run
 from resync.tools.cli import main
 
@@ -107,6 +108,22 @@ def test_runs_come_back_to_the_byte_without_models_and_hosts(
     pack(suite, "smoke", [tmp_path], tmp_path / "again")
     for name in (RUNS, CHECKSUMS):
         assert (tmp_path / "again/smoke/toy" / name).read_bytes() == (place.archive / "smoke/toy" / name).read_bytes()
+
+
+def test_a_run_that_is_trained_again_keeps_the_time_of_its_first_training(
+    suite: Suite, results: Path, place: ArchiveFolders, runs: list[Run], tmp_path: Path
+):
+    """Otherwise a claim that is younger than its first run would seem to be older."""
+    unpack(place.archive, "smoke", tmp_path / "old")
+    again, other = (read_summary(results / run.directory / NAME) for run in runs[:2])
+    assert first_started(again) == first_started(other) == datetime(2026, 1, 1, tzinfo=UTC)
+    synthetic.rewrite(results / runs[0].directory, started="2026-03-01T00:00:00Z")
+    for number in range(2):  # packed once more, from the archive of the first time
+        pack(suite, "smoke", [results, tmp_path / ("old", "new0")[number]], tmp_path / f"archive{number}")
+        unpack(tmp_path / f"archive{number}", "smoke", tmp_path / f"new{number}")
+        found = [read_summary(tmp_path / f"new{number}" / run.directory / NAME) for run in runs[:2]]
+        assert [first_started(summary) for summary in found] == [first_started(other)] * 2
+        assert [summary["started"][:7] for summary in found] == ["2026-03", "2026-01"]
 
 
 def test_runs_without_results_are_left_out_and_named(suite: Suite, results: Path, runs: list[Run], tmp_path: Path):

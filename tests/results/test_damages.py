@@ -100,6 +100,8 @@ DAMAGES |= {
     "steps repeated": (edited("metrics.csv", "\n44,", "\n22,"), "steps do not increase"),
     "foreign summary": (replaced(NAME, '{"status": "finished"}'), "not a run's summary, run, config_hash"),
     "strange status": (resealed("status", "ok"), "status: found 'ok', Input should be 'finished' or 'diverged'"),
+    "no time": (resealed("started", "yesterday"), "started: found 'yesterday', "),
+    "a time without its zone": (resealed("started", "2026-01-01T00:00:00"), "started: found '2026-01-01T00:00:00', "),
     "summary empty": (replaced(NAME, ""), "summary.json: not JSON"),
     "summary half": (replaced(NAME, '{"status": "finished", '), "summary.json: not JSON"),
     "summary garbage": (replaced(NAME, b"\xff\xfe"), "summary.json: not text"),

@@ -8,6 +8,7 @@ import json
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +21,16 @@ from resync.papers.importer.published_logs import file_of
 from resync.papers.paper import Suite
 from resync.runs.results.errors import ResultsError
 from resync.runs.results.runs import RunState, state_of
-from resync.runs.results.summary import ARCHIVED, DIGESTS, NAME, digest_of, left_out, read_summary, text_of
+from resync.runs.results.summary import (
+    ARCHIVED,
+    DIGESTS,
+    NAME,
+    digest_of,
+    first_started,
+    left_out,
+    read_summary,
+    text_of,
+)
 from resync.runs.run import Run
 
 _KEPT = (".csv", ".txt")
@@ -50,8 +60,8 @@ def pack(suite: Suite, scale: str, sources: Sequence[Path], archive: Path) -> Pa
         ended = list(_ended(suite.runs(paper, scale), sources, packed))
         if ended:
             # Read once: where runs go on, the workflow may write run.yaml meanwhile.
-            files = [(state, _files(source / state.run.directory)) for state, source in ended]
-            packed.runs[paper] = [state.run for state, _ in ended]
+            files = [(state, _files(source / state.run.directory, began)) for state, source, began in ended]
+            packed.runs[paper] = [state.run for state, _, _ in ended]
             written += files
             _write_paper(archive / scale / paper, files)
         # Published logs, which belong to no run, stand beside the runs of the scale that they are compared at.
@@ -65,32 +75,40 @@ def pack(suite: Suite, scale: str, sources: Sequence[Path], archive: Path) -> Pa
     return packed
 
 
-def _ended(runs: Iterable[Run], sources: Sequence[Path], packed: Packed) -> Iterator[tuple[RunState, Path]]:
+def _ended(
+    runs: Iterable[Run], sources: Sequence[Path], packed: Packed
+) -> Iterator[tuple[RunState, Path, datetime | None]]:
+    """The ended runs, where they are, and when the first one of each began."""
     for run in runs:
         states = [(state_of(run, source), source) for source in sources]
-        ended = (pair for pair in states if pair[0].has_ended)
-        if whole := next((pair for pair in ended if pair[0].result), None):
-            yield whole
+        if ended := [(state, source) for state, source in states if state.has_ended and state.result]:
+            known = (first_started(state.result.summary) for state, _ in ended if state.result)
+            yield *ended[0], min(filter(None, known), default=None)
         else:
             begun = [state for state, _ in states if state.status != "not run"]
             packed.left_out += [f"{run.id} ({run.scale}): {state.status}: {state.reason}" for state in begun]
 
 
-def _files(directory: Path) -> Files:
+def _files(directory: Path, began: datetime | None) -> Files:
     summary = read_summary(directory / NAME)
     digests = {name: value for name, value in summary[DIGESTS].items() if name != NAME}
     kept = [name for name in digests if Path(name).suffix in _KEPT and (directory / name).exists()]
     contents = {name: (directory / name).read_bytes() for name in ("run.yaml", *kept)}
-    return contents | {NAME: _archived(summary, digests, kept).encode()}
+    return contents | {NAME: _archived(summary, digests, kept, began).encode()}
 
 
-def _archived(summary: Mapping[str, Any], digests: Mapping[str, str], kept: Sequence[str]) -> str:
+def _archived(
+    summary: Mapping[str, Any], digests: Mapping[str, str], kept: Sequence[str], began: datetime | None
+) -> str:
     entries = {name: value for name, value in summary.items() if name != DIGESTS}
     if summary.get("launch"):
         entries["launch"] = {name: value for name, value in summary["launch"].items() if name != "host"}
     before = summary.get(ARCHIVED) or {"summary_sha256": summary[DIGESTS][NAME]}
     lacking = {name: value for name, value in digests.items() if name not in kept}
     entries[ARCHIVED] = before | {"left_out": left_out(summary) | lacking}
+    # A training that is repeated makes no claim older than its runs.
+    if began and began != first_started(summary):
+        entries[ARCHIVED]["first_started"] = began.isoformat()
     return text_of(entries, {name: digests[name] for name in kept})
 
 

@@ -35,6 +35,7 @@ from resync.papers.paper.paper import Paper
 from resync.runs.metrics.registry import METRICS
 from resync.runs.results.runs import RunState
 from resync.runs.results.seed_values import difference_with_unit, effect_texts
+from resync.runs.results.summary import first_started
 from resync.runs.run.in_words import trained_here
 from resync.workers.formulas import rounding
 
@@ -102,8 +103,7 @@ def _fixed(paper: Paper, claim: Claim, runs: list[RunState], groups: Groups, sca
              if experiment.tuned and where == claim.experiment]  # fmt: skip
     results += [state.result for grid in grids for name in grid for state in groups.get(claim.where(name), [])
                 if state.result]  # fmt: skip
-    started = [result.summary.get("started") for result in results]
-    first = min(map(datetime.fromisoformat, filter(None, started)), default=None)
+    first = min(filter(None, (first_started(result.summary) for result in results)), default=None)
     now = {"test": fingerprint(declared.model_dump(mode="json", exclude_defaults=True)), "rule": TEST_RULE}
     if scale in REDUCED and not claim.is_ours and experiment.regime:
         now["regime"] = experiment.regime_fingerprint

@@ -7,10 +7,11 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from csv import reader as csv_rows
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from resync.base.errors import UserError
 from resync.base.files import lines_of, open_regular, read_json, write_text
@@ -30,6 +31,16 @@ _KEYS = ("status", "run", "config_hash", *TOTALS, "final", "best", "seconds")
 
 Total = Annotated[float, Field(ge=0)]
 """A number that counts something: it is missing or at least 0."""
+
+
+def _with_zone(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("a time with its zone")
+    return text
+
+
+Time = Annotated[str, AfterValidator(_with_zone)]
+"""As in ISO 8601. Others could not be compared."""
 
 
 class _Part(BaseModel):
@@ -52,6 +63,7 @@ class _Job(_Part):
 class _Archived(_Part):
     summary_sha256: str
     left_out: dict[str, str]
+    first_started: Time | None = None
 
 
 class _Source(_Part):
@@ -102,7 +114,7 @@ class _Summary(_Part):
     archived: _Archived | None = None
     parameters_sha256: str | None = None
     values_sha256: str | None = None
-    started: str | None = None
+    started: Time | None = None
     ended: str | None = None
 
 
@@ -194,6 +206,12 @@ def trained(jobs: Sequence[dict[str, Any]], steps: int) -> Sequence[dict[str, An
 def left_out(summary: Mapping[str, Any]) -> dict[str, str]:
     """The files that an archive has left out of a run, with their SHA-256; none if training wrote the summary."""
     return dict((summary.get(ARCHIVED) or {}).get("left_out", {}))
+
+
+def first_started(summary: Mapping[str, Any]) -> datetime | None:
+    """When the run began, or the first one of its configuration that it has replaced in an archive; None if unknown."""
+    text = (summary.get(ARCHIVED) or {}).get("first_started") or summary.get("started")
+    return datetime.fromisoformat(text) if text else None
 
 
 def digest(content: bytes) -> str:

@@ -70,21 +70,28 @@ def benchmark(smallest: bool = False) -> Benchmark:
 _MEASURES = {"seconds": "s", "processor_seconds": "s", "peak_memory": "B"}
 
 
+_WAIT = """
+import os, sys
+quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+_, status, usage = os.wait4(os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=quiet), 0)
+print(usage.ru_utime + usage.ru_stime, 1024 * usage.ru_maxrss)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+"""A small process that starts a command, since the kernel counts in a command's memory that of who has started it."""
+
+
 def measured(commands: list[list[str]]) -> dict[str, float]:
     """Seconds, processor time and largest memory of commands that run one after the other."""
     environment = {name: value for name, value in os.environ.items() if name != warm_client.ADDRESS}
-    started, processor, peak = time.perf_counter(), 0.0, 0
+    started, processor, peak = time.perf_counter(), 0.0, 0.0
     for command in commands:
-        child = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        assert child.stderr
-        error = child.stderr.read()
-        _, status, usage = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        if child.returncode:
-            raise Failed(f"{' '.join(command)}: {error.decode()}")
-        processor += usage.ru_utime + usage.ru_stime
-        peak = max(peak, 1024 * usage.ru_maxrss)
-    return {"seconds": time.perf_counter() - started, "processor_seconds": processor, "peak_memory": float(peak)}
+        waiting = [sys.executable, "-I", "-S", "-c", _WAIT, *command]
+        ended = subprocess.run(waiting, cwd=ROOT, env=environment, capture_output=True, text=True)
+        if ended.returncode:
+            raise Failed(f"{' '.join(command)}: {ended.stderr}")
+        seconds, memory = map(float, ended.stdout.split())
+        processor, peak = processor + seconds, max(peak, memory)
+    return {"seconds": time.perf_counter() - started, "processor_seconds": processor, "peak_memory": peak}
 
 
 def one_step() -> dict[str, float]:
